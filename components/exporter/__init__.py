@@ -1,0 +1,1 @@
+"""The exporter: native models of both frameworks become SavedModels of one contract."""

@@ -1,0 +1,1 @@
+"""Pusher: the better blessed candidate to the staging directory of a model server."""

@@ -1,0 +1,1 @@
+"""What is run: the pipelines, their configuration, the local runner and the command line."""

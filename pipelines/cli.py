@@ -1,0 +1,80 @@
+"""The command `tandem`: parse, call, print. Commands live in pipelines.commands, one module each, imported when called."""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from components.core.errors import EXIT_FAULT, EXIT_INTERRUPTED, TandemError
+
+VERSION = "0.1.0"
+COMMANDS: tuple[tuple[str, str], ...] = (
+    ("run", "run the training pipeline of a use case"),
+    ("runs", "list the pipeline runs"),
+    ("compare", "lay the candidates of runs side by side"),
+    ("why", "say what stopped a run, and what the next one would execute"),
+    ("lineage", "trace a model version back to its data, code and environment"),
+    ("ui", "start the MLflow UI on this machine"),
+    ("init", "make a use case of your own"),
+    ("doctor", "check this machine, the environment and the stores"),
+)
+"""Name and purpose; the module is pipelines.commands.<name> with `add_arguments(parser)` and `execute(arguments) -> exit code`."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Returns:
+        0; 1 when `doctor` found something wrong; 2 for a fault that was explained; 3 when a run blessed nothing; 130 for Ctrl-C.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(words)
+    except TandemError as error:
+        sys.stderr.write(f"tandem: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("tandem: interrupted\n")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; Python must not complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _dispatch(words: list[str]) -> int:
+    parser = _parser()
+    name = next((word for word in words if not word.startswith("-")), None)
+    if name in dict(COMMANDS):
+        module = importlib.import_module(f"pipelines.commands.{name}")
+        command = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction)).choices[name]
+        module.add_arguments(command)
+        arguments = parser.parse_args(words)
+        code: int = module.execute(arguments)
+        return code
+    parser.parse_args(words)
+    parser.print_help(sys.stderr if words else sys.stdout)
+    return EXIT_FAULT if words else 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line of error, and the help that fits."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """Ends with exit code 2."""
+        sys.stderr.write(f"{self.prog}: {message}; see `{self.prog} --help`\n")
+        raise SystemExit(EXIT_FAULT)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="tandem",
+        description="Train in PyTorch Lightning or TensorFlow, audit once, ship one SavedModel.",
+        epilog="exit codes: 0 done, 1 doctor found something wrong, 2 a fault that is explained, 3 nothing was blessed, 130 interrupted",
+    )
+    parser.add_argument("--version", action="version", version=f"tandem {VERSION}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
+    for name, purpose in COMMANDS:
+        subparsers.add_parser(name, help=purpose, description=f"{purpose[:1].upper()}{purpose[1:]}.")
+    return parser

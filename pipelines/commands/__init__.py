@@ -1,0 +1,1 @@
+"""The commands of `tandem`, one module each: `add_arguments` and `execute`."""

@@ -1,0 +1,68 @@
+"""`tandem ui`: the MLflow UI over the runs of a home folder, until Ctrl-C."""
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import webbrowser
+from collections.abc import Iterator
+from typing import Any
+
+from infra.ui_server import UiServer, serve_ui
+from pipelines.commands.shared_arguments import add_home, home_of
+from pipelines.config import experiment_link
+from pipelines.text_layout import write_text
+
+DEFAULT_PORT = 5000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_PORT, metavar="PORT", help="port on 127.0.0.1, 0 for a free one (default: %(default)s)"
+    )
+    parser.add_argument("--no-browser", action="store_true", help="open no browser")
+    add_home(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Serves until Ctrl-C or SIGTERM, which end it well: exit code 0."""
+    home = home_of(arguments)
+    try:
+        with _ended_in_order(), serve_ui(home, port=arguments.port) as server:
+            _announce(server)
+            if not arguments.no_browser and _has_desktop():
+                webbrowser.open(server.address)
+            server.wait()
+    except KeyboardInterrupt:
+        write_text(sys.stdout, "the MLflow UI has ended\n")
+    return 0
+
+
+def _announce(server: UiServer) -> None:
+    lines = [f"MLflow UI: {server.address} (Ctrl-C ends it)"]
+    lines += [f"  experiment {name}: {experiment_link(server.address, number)}" for number, name in server.experiments()]
+    write_text(sys.stdout, "\n".join(lines) + "\n")
+    sys.stdout.flush()
+
+
+def _has_desktop() -> bool:
+    """Whether a browser would open beside this terminal, not inside it."""
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM and a closed terminal end the server as Ctrl-C does."""
+
+    def interrupt(signum: int, frame: Any) -> None:
+        del signum, frame
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""The use case credit_risk: who repays a loan."""

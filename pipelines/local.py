@@ -1,0 +1,279 @@
+"""Runs the training pipeline on this machine: independent stages at once, each in a child of a preloaded forkserver.
+
+No service is needed: ML Metadata and MLflow are SQLite files below [directories] home.
+"""
+
+import contextlib
+import dataclasses
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from components.core.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_NOTHING_BLESSED, StageError, TandemError
+from components.core.files import read_json
+from components.core.measurements import PUSH_FILE
+from components.ingest.digest import data_digest
+from pipelines import node
+from pipelines.config import PipelineConfig, environment_for
+from pipelines.journal import RunJournal, RunRecord, bury, dead_runs
+from pipelines.plan import TrainingPlan, plan_training
+
+STOP_GRACE_S = 20.0
+
+
+class Display(Protocol):
+    """Who is told what happens."""
+
+    def stage_changed(self, record: RunRecord, stage: str) -> None:
+        """A stage began or ended."""
+
+    def progress(self, event: dict[str, Any]) -> None:
+        """A stage says how far it is."""
+
+    def note(self, text: str) -> None:
+        """One line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """What to run.
+
+    Attributes:
+        first, last: stages to begin and end with; None = all.
+        parallel: stages at once.
+    """
+
+    first: str | None = None
+    last: str | None = None
+    parallel: int = max(1, min(2, len(os.sched_getaffinity(0))))
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOutcome:
+    """How a run ended."""
+
+    record: RunRecord
+    exit_code: int
+
+
+def run_training(config: PipelineConfig, options: RunOptions, display: Display) -> RunOutcome:
+    """Runs the training pipeline and journals it.
+
+    Raises:
+        TandemError: the run could not begin. What fails later is in the outcome.
+    """
+    plan = plan_training(config, data_digest=data_digest(config.data_path), champion=None)
+    chosen = plan.between(options.first, options.last)
+    environment = environment_for(config.use_case, os.environ)
+    os.environ.update(environment)
+    for folder in (config.home, config.runs_folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    journal = RunJournal.begin(
+        config.runs_folder, use_case=config.use_case.folder, plan={stage.name: dict(stage.parameters) for stage in plan.stages}
+    )
+    runner = _Runner(config, plan, chosen, journal=journal, display=display, parallel=options.parallel)
+    with _terminated_as_interrupted():
+        return runner.run()
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does: in order."""
+
+    def interrupt(signum: int, frame: Any) -> None:
+        del signum, frame
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@dataclasses.dataclass
+class _Child:
+    """One running stage."""
+
+    process: Any
+    connection: Any
+    began: float
+
+
+class _Runner:
+    """One run from its first to its last stage."""
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        plan: TrainingPlan,
+        chosen: Sequence[str],
+        *,
+        journal: RunJournal,
+        display: Display,
+        parallel: int,
+    ) -> None:
+        self.config, self.plan, self.chosen = config, plan, chosen
+        self.journal, self.display, self.parallel = journal, display, parallel
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["pipelines.preload"])
+        self.children: dict[str, _Child] = {}
+
+    def run(self) -> RunOutcome:
+        """Runs every chosen stage; ends the journal in any case."""
+        try:
+            self._bury_the_dead()
+            for name in set(self.plan.names()) - set(self.chosen):
+                self.journal.update_stage(name, state="skipped")
+            failure = self._run_stages(self._compile())
+        except KeyboardInterrupt:
+            return self._stop("interrupted", EXIT_INTERRUPTED, "interrupted; finished stages are kept, the same command goes on from there")
+        except TandemError as error:
+            return self._stop("failed", error.exit_code, str(error))
+        if failure:
+            stage, error_line = failure
+            return self._stop("failed", EXIT_FAULT, error_line, stage=stage)
+        return self._finish()
+
+    def _finish(self) -> RunOutcome:
+        pushed = self.journal.record.artifacts.get("pusher/push_report")
+        report = read_json(Path(pushed) / PUSH_FILE) if pushed else None
+        if report is not None and not report["pushed"]:
+            self.journal.end("nothing blessed", error=f"nothing was blessed: {report['reason']}", stage="pusher")
+            return RunOutcome(self.journal.record, EXIT_NOTHING_BLESSED)
+        self.journal.end("succeeded")
+        return RunOutcome(self.journal.record, 0)
+
+    def _bury_the_dead(self) -> None:
+        """Ends what runs that died left open, of any use case in this home."""
+        for record in list(dead_runs(self.config.runs_folder)):
+            counts = self._ask(node.reap, self._reap_request(record.id, "KILLED"), what="the clean-up of a dead run")
+            bury(self.config.runs_folder, record)
+            executions, runs = counts["executions"], len(counts["runs"])
+            self.display.note(f"run {record.id} had died; ended what it left open: {executions} executions, {runs} MLflow runs")
+
+    def _reap_request(self, run_id: str, status: str) -> dict[str, Any]:
+        log = str(self.journal.folder / "logs" / "reap.log")
+        return {
+            "metadata_path": str(self.config.metadata_path),
+            "tracking": self.config.tracking,
+            "run_id": run_id,
+            "status": status,
+            "log": log,
+        }
+
+    def _compile(self) -> bytes:
+        request = {
+            "config": self.config,
+            "plan": self.plan,
+            "run_id": self.journal.record.id,
+            "stages": list(self.chosen),
+            "log": str(self.journal.folder / "logs" / "compile.log"),
+        }
+        compiled: bytes = self._ask(node.compile_ir, request, what="the compilation of the pipeline")
+        return compiled
+
+    def _ask(self, function: Callable[..., None], request: dict[str, Any], *, what: str) -> Any:
+        """Calls a function of `node` in a child and waits for its answer."""
+        receiver, sender = self.context.Pipe(duplex=False)
+        process = self.context.Process(target=function, args=(request, sender), daemon=True)
+        process.start()
+        sender.close()
+        try:
+            status, answer = receiver.recv()
+        except EOFError as error:
+            raise StageError(f"{what}: its process ended without a word; see {request['log']}") from error
+        except KeyboardInterrupt:
+            process.terminate()
+            raise
+        process.join()
+        if status == "error":
+            raise StageError(answer)
+        return answer
+
+    def _run_stages(self, ir: bytes) -> tuple[str, str] | None:
+        """Runs stages as their inputs become ready; the first failure lets the running ones end and starts no other."""
+        waiting = list(self.chosen)
+        done: set[str] = set(self.plan.names()) - set(self.chosen)
+        failure: tuple[str, str] | None = None
+        while waiting or self.children:
+            ready = [name for name in waiting if set(self.plan[name].upstream) <= done] if failure is None else []
+            for name in ready[: self.parallel - len(self.children)]:
+                waiting.remove(name)
+                self._start(name, ir)
+            if not self.children:
+                break
+            for name, result in self._wait():
+                self._record(name, result)
+                if result.state in ("complete", "cached"):
+                    done.add(name)
+                else:
+                    failure = failure or (name, result.error)
+        for name in waiting:
+            self.journal.update_stage(name, state="skipped")
+        return failure
+
+    def _start(self, name: str, ir: bytes) -> None:
+        receiver, sender = self.context.Pipe(duplex=False)
+        request = {"ir": ir, "stage": name, "log": str(self.journal.folder / "logs" / f"{name}.log")}
+        process = self.context.Process(target=node.run_stage, args=(request, sender), name=name, daemon=False)
+        process.start()
+        sender.close()
+        self.children[name] = _Child(process, receiver, time.monotonic())
+        self.journal.update_stage(name, state="running")
+        self.display.stage_changed(self.journal.record, name)
+
+    def _wait(self) -> Iterator[tuple[str, node.StageResult]]:
+        """The stages that ended, as they end; what running ones say of their progress goes to the display."""
+        by_connection = {child.connection: name for name, child in self.children.items()}
+        for connection in multiprocessing.connection.wait(list(by_connection), timeout=0.5):
+            name = by_connection[connection]
+            child = self.children[name]
+            try:
+                kind, content = child.connection.recv()
+            except EOFError:
+                kind, content = "result", self._died(name, child)
+            if kind == "progress":
+                self.display.progress(content)
+                continue
+            del self.children[name]
+            child.process.join()
+            yield name, dataclasses.replace(content, seconds=round(time.monotonic() - child.began, 3))
+
+    def _died(self, name: str, child: _Child) -> node.StageResult:
+        child.process.join()
+        log = self.journal.folder / "logs" / f"{name}.log"
+        return node.StageResult(
+            "failed", error=f"{name}: its process was ended (exit code {child.process.exitcode}); out of memory? see {log}"
+        )
+
+    def _record(self, name: str, result: node.StageResult) -> None:
+        self.journal.add_artifacts({f"{name}/{output}": uri for output, uri in result.artifacts.items()})
+        self.journal.update_stage(name, state=result.state, seconds=result.seconds, execution_id=result.execution_id)
+        self.display.stage_changed(self.journal.record, name)
+
+    def _stop(self, state: Any, exit_code: int, error: str, *, stage: str = "") -> RunOutcome:
+        """Ends running stages in order, then what they left open, then the journal."""
+        for child in self.children.values():
+            child.process.terminate()
+        deadline = time.monotonic() + STOP_GRACE_S
+        for name, child in self.children.items():
+            child.process.join(max(0.1, deadline - time.monotonic()))
+            if child.process.is_alive():
+                child.process.kill()
+                child.process.join()
+            self.journal.update_stage(name, state="interrupted", seconds=round(time.monotonic() - child.began, 3))
+        self.children.clear()
+        for record in self.journal.record.stages:
+            if record.state == "waiting":
+                self.journal.update_stage(record.name, state="skipped")
+        status = "KILLED" if state == "interrupted" else "FAILED"
+        with contextlib.suppress(StageError):
+            self._ask(node.reap, self._reap_request(self.journal.record.id, status), what="the clean-up of this run")
+        self.journal.end(state, error=error, stage=stage)
+        return RunOutcome(self.journal.record, exit_code)

@@ -1,0 +1,195 @@
+"""The side of the local runner that works: functions that run in children of the forkserver, one stage a process."""
+
+import dataclasses
+import errno
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from components.core.errors import TandemError
+from components.core.progress import listen
+
+
+@dataclasses.dataclass(frozen=True)
+class StageResult:
+    """How a stage ended; travels through a pipe.
+
+    Attributes:
+        state: `complete`, `cached`, `failed`, `interrupted`.
+        execution_id: of ML Metadata.
+        error: one line, empty when there was none.
+        artifacts: output name -> folder.
+        seconds: wall time, filled by the runner.
+    """
+
+    state: str
+    execution_id: int | None = None
+    error: str = ""
+    artifacts: dict[str, str] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def enter(log: Path) -> None:
+    """Makes this process a quiet child: output to `log`, ended by SIGTERM as by Ctrl-C, gone when the runner is gone."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    # Ctrl-C reaches the whole process group of a terminal; the runner alone decides when a stage ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _interrupt)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _interrupt(signum: int, frame: Any) -> None:
+    del signum, frame
+    raise KeyboardInterrupt
+
+
+def _follow_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(10)
+    os._exit(1)
+
+
+def compile_ir(request: dict[str, Any], connection: Any) -> None:
+    """Compiles the training pipeline to TFX's IR and answers its bytes, or the error that kept it from that."""
+    enter(Path(request["log"]))
+    try:
+        connection.send(("ok", _compile(request)))
+    except BaseException as error:  # noqa: BLE001 - the parent is told, whatever it is
+        traceback.print_exc()
+        connection.send(("error", explain(error, "compile", request["log"])))
+
+
+def _compile(request: dict[str, Any]) -> bytes:
+    from tfx.dsl.compiler import compiler, constants
+    from tfx.orchestration import metadata
+    from tfx.orchestration.local import runner_utils
+    from tfx.orchestration.portable import partial_run_utils, runtime_parameter_utils
+
+    from pipelines.training import create_training_pipeline
+
+    ir = compiler.Compiler().compile(create_training_pipeline(request["config"], request["plan"]))
+    runtime_parameter_utils.substitute_runtime_parameter(ir, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: request["run_id"]})
+    # The first connection makes the tables; stages that start at once would make them twice.
+    with metadata.Metadata(_connection_config(runner_utils.extract_local_deployment_config(ir))) as store:
+        chosen = request["stages"]
+        if set(chosen) != set(request["plan"].names()):
+            partial_run_utils.mark_pipeline(ir, from_nodes=chosen, to_nodes=chosen, snapshot_settings=None)
+            partial_run_utils.snapshot(store, ir)
+    return bytes(ir.SerializeToString(deterministic=True))
+
+
+def _connection_config(deployment: Any) -> Any:
+    """How ML Metadata is reached: the one field of the deployment that is set."""
+    choice = deployment.metadata_connection_config
+    return getattr(choice, choice.WhichOneof("connection_config"))
+
+
+def run_stage(request: dict[str, Any], connection: Any) -> None:
+    """Runs one stage of a compiled pipeline and answers a StageResult."""
+    enter(Path(request["log"]))
+    listen(lambda event: connection.send(("progress", event)))
+    try:
+        result = _launch(request["ir"], request["stage"])
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        result = StageResult("interrupted", error=f"{request['stage']}: interrupted")
+    except BaseException as error:  # noqa: BLE001 - the parent is told, whatever it is
+        traceback.print_exc()
+        result = StageResult("failed", error=explain(error, request["stage"], request["log"]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    connection.send(("result", result))
+    connection.close()
+    # Threads of the libraries (gRPC, tf.data) must not keep a finished stage alive.
+    os._exit(0)
+
+
+def _launch(ir_bytes: bytes, stage: str) -> StageResult:
+    from ml_metadata.proto import metadata_store_pb2
+    from tfx.orchestration import metadata
+    from tfx.orchestration.local import runner_utils
+    from tfx.orchestration.portable import launcher
+    from tfx.proto.orchestration import pipeline_pb2
+
+    ir = pipeline_pb2.Pipeline.FromString(ir_bytes)
+    deployment = runner_utils.extract_local_deployment_config(ir)
+    connection_config = _connection_config(deployment)
+    node = next(node.pipeline_node for node in ir.nodes if node.pipeline_node.node_info.id == stage)
+    info = launcher.Launcher(
+        pipeline_node=node,
+        mlmd_connection=metadata.Metadata(connection_config),
+        pipeline_info=ir.pipeline_info,
+        pipeline_runtime_spec=ir.runtime_spec,
+        executor_spec=runner_utils.extract_executor_spec(deployment, stage),
+        custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, stage),
+    ).launch()
+    with metadata.Metadata(connection_config) as handle:
+        execution = handle.store.get_executions_by_id([info.execution_id])[0]
+        states = metadata_store_pb2.Execution
+        if execution.last_known_state not in (states.COMPLETE, states.CACHED):
+            return StageResult("failed", info.execution_id, f"{stage}: its inputs are not there; run the stages before it first")
+        cached = execution.last_known_state == states.CACHED
+        return StageResult("cached" if cached else "complete", info.execution_id, "", _outputs(handle.store, info.execution_id))
+
+
+def _outputs(store: Any, execution_id: int) -> dict[str, str]:
+    from ml_metadata.proto import metadata_store_pb2
+
+    events = [event for event in store.get_events_by_execution_ids([execution_id]) if event.type == metadata_store_pb2.Event.OUTPUT]
+    artifacts = {artifact.id: artifact for artifact in store.get_artifacts_by_id([event.artifact_id for event in events])}
+    return {event.path.steps[0].key: str(artifacts[event.artifact_id].uri) for event in events}
+
+
+def reap(request: dict[str, Any], connection: Any) -> None:
+    """Ends what a run that is over left open: ML Metadata executions become FAILED, MLflow runs KILLED."""
+    enter(Path(request["log"]))
+    try:
+        from components.core import lineage, registry
+
+        executions = lineage.fail_stale_executions(Path(request["metadata_path"]), request["run_id"])
+        runs = registry.reap_runs(request["tracking"], request["run_id"], status=request["status"])
+        connection.send(("ok", {"executions": executions, "runs": runs}))
+    except BaseException as error:  # noqa: BLE001 - the parent is told, whatever it is
+        traceback.print_exc()
+        connection.send(("error", explain(error, "reap", request["log"])))
+
+
+def explain(error: BaseException, stage: str, log: str) -> str:
+    """One line for people from any exception: our own words where there are some, else type, message and the log."""
+    for link in _chain(error):
+        if isinstance(link, TandemError):
+            text = str(link)
+            return text if text.startswith(stage) else f"{stage}: {text}"
+    for link in _chain(error):
+        if isinstance(link, OSError) and link.errno in (errno.ENOSPC, errno.EDQUOT):
+            place = link.filename or "the output"
+            return f"{stage}: no space left on the disk that holds {place}; free some and run again, finished stages are kept"
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+    return f"{stage}: {type(error).__name__}: {first[:300]}; the whole story is in {log}"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The exception and what caused it, the outermost first."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__

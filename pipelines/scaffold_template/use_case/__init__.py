@@ -1,0 +1,1 @@
+"""The use case use_case_name."""

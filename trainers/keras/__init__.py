@@ -1,0 +1,1 @@
+"""Keras under the trainers' rules."""

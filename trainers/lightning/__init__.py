@@ -1,0 +1,1 @@
+"""PyTorch Lightning under the trainers' rules."""
