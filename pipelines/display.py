@@ -61,6 +61,9 @@ class QuietDisplay(LineDisplay):
     def progress(self, event: dict[str, Any]) -> None:
         """Says nothing."""
 
+    def note(self, text: str) -> None:
+        """Says nothing."""
+
 
 class TerminalDisplay(LineDisplay):
     """A terminal: finished stages scroll by, running ones are one live line with their bars."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from components.core.contracts import Champion
 from components.core.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_NOTHING_BLESSED, StageError, TandemError
 from components.core.files import read_json
 from components.core.measurements import PUSH_FILE
@@ -67,7 +68,8 @@ def run_training(config: PipelineConfig, options: RunOptions, display: Display) 
     Raises:
         TandemError: the run could not begin. What fails later is in the outcome.
     """
-    plan = plan_training(config, data_digest=data_digest(config.data_path), champion=None)
+    digest = data_digest(config.data_path)
+    plan = plan_training(config, data_digest=digest)
     chosen = plan.between(options.first, options.last)
     environment = environment_for(config.use_case, os.environ)
     os.environ.update(environment)
@@ -76,7 +78,7 @@ def run_training(config: PipelineConfig, options: RunOptions, display: Display) 
     journal = RunJournal.begin(
         config.runs_folder, use_case=config.use_case.folder, plan={stage.name: dict(stage.parameters) for stage in plan.stages}
     )
-    runner = _Runner(config, plan, chosen, journal=journal, display=display, parallel=options.parallel)
+    runner = _Runner(_Task(config, digest, plan, chosen), journal=journal, display=display, parallel=options.parallel)
     with _terminated_as_interrupted():
         return runner.run()
 
@@ -96,6 +98,16 @@ def _terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Task:
+    """What one run is about."""
+
+    config: PipelineConfig
+    data_digest: str
+    plan: TrainingPlan
+    chosen: Sequence[str]
+
+
 @dataclasses.dataclass
 class _Child:
     """One running stage."""
@@ -108,17 +120,8 @@ class _Child:
 class _Runner:
     """One run from its first to its last stage."""
 
-    def __init__(
-        self,
-        config: PipelineConfig,
-        plan: TrainingPlan,
-        chosen: Sequence[str],
-        *,
-        journal: RunJournal,
-        display: Display,
-        parallel: int,
-    ) -> None:
-        self.config, self.plan, self.chosen = config, plan, chosen
+    def __init__(self, task: _Task, *, journal: RunJournal, display: Display, parallel: int) -> None:
+        self.config, self.data_digest, self.plan, self.chosen = task.config, task.data_digest, task.plan, task.chosen
         self.journal, self.display, self.parallel = journal, display, parallel
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["pipelines.preload"])
@@ -126,8 +129,10 @@ class _Runner:
 
     def run(self) -> RunOutcome:
         """Runs every chosen stage; ends the journal in any case."""
+        self.display.note(f"run {self.journal.record.id}: loading TFX, TensorFlow and PyTorch once for all stages")
         try:
             self._bury_the_dead()
+            self._meet_champion()
             for name in set(self.plan.names()) - set(self.chosen):
                 self.journal.update_stage(name, state="skipped")
             failure = self._run_stages(self._compile())
@@ -156,6 +161,22 @@ class _Runner:
             bury(self.config.runs_folder, record)
             executions, runs = counts["executions"], len(counts["runs"])
             self.display.note(f"run {record.id} had died; ended what it left open: {executions} executions, {runs} MLflow runs")
+
+    def _meet_champion(self) -> None:
+        """Plans with the champion as it is when the run starts, if there is one."""
+        if not (self.config.home / "mlflow.db").is_file():
+            return
+        request = {
+            "tracking": self.config.tracking,
+            "name": f"{self.config.name}-prod",
+            "folder": str(self.config.home / "champions"),
+            "log": str(self.journal.folder / "logs" / "champion.log"),
+        }
+        answer = self._ask(node.find_champion, request, what="the look-up of the champion")
+        if answer:
+            self.plan = plan_training(self.config, data_digest=self.data_digest, champion=Champion.from_json(answer))
+            for stage in self.plan.stages:
+                self.journal.update_stage(stage.name, parameters=dict(stage.parameters))
 
     def _reap_request(self, run_id: str, status: str) -> dict[str, Any]:
         log = str(self.journal.folder / "logs" / "reap.log")
@@ -273,7 +294,10 @@ class _Runner:
             if record.state == "waiting":
                 self.journal.update_stage(record.name, state="skipped")
         status = "KILLED" if state == "interrupted" else "FAILED"
+        # Where no stage began there is nothing to end, and the libraries may still be loading.
+        began = any(record.state in ("complete", "failed", "interrupted") for record in self.journal.record.stages)
         with contextlib.suppress(StageError):
-            self._ask(node.reap, self._reap_request(self.journal.record.id, status), what="the clean-up of this run")
+            if began:
+                self._ask(node.reap, self._reap_request(self.journal.record.id, status), what="the clean-up of this run")
         self.journal.end(state, error=error, stage=stage)
         return RunOutcome(self.journal.record, exit_code)

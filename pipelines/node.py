@@ -66,6 +66,19 @@ def _follow_parent() -> None:
     os._exit(1)
 
 
+def find_champion(request: dict[str, Any], connection: Any) -> None:
+    """Asks the registry for the production model and answers it as JSON, or an empty text when there is none."""
+    enter(Path(request["log"]))
+    try:
+        from components.core.registry import Registry
+
+        champion = Registry(request["tracking"]).champion(request["name"], Path(request["folder"]))
+        connection.send(("ok", champion.to_json() if champion else ""))
+    except BaseException as error:  # noqa: BLE001 - the parent is told, whatever it is
+        traceback.print_exc()
+        connection.send(("error", explain(error, "champion", request["log"])))
+
+
 def compile_ir(request: dict[str, Any], connection: Any) -> None:
     """Compiles the training pipeline to TFX's IR and answers its bytes, or the error that kept it from that."""
     enter(Path(request["log"]))

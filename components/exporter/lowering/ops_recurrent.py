@@ -48,18 +48,17 @@ def _scan(gates: tf.Tensor, states: States, step: Step, *, reverse: bool) -> Sta
     return (outputs, *result[2:])
 
 
-def _lstm_layer(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, weights: Sequence[tf.Tensor], *settings: Any) -> States:
-    """`tandem::lstm_layer`; `settings` are (bias [4H], reverse)."""
-    bias, reverse = settings
+def _lstm_layer(x: tf.Tensor, h: tf.Tensor, c: tf.Tensor, weights: Sequence[tf.Tensor], reverse: bool) -> States:
+    """`tandem::lstm_layer`."""
 
     def step(gates: tf.Tensor, states: States) -> States:
         hidden, cell = states
         i, f, g, o = tf.split(gates + tf.matmul(hidden, weights[1]), 4, axis=1)
         cell = tf.sigmoid(f) * cell + tf.sigmoid(i) * tf.tanh(g)
         hidden = tf.sigmoid(o) * tf.tanh(cell)
-        return (tf.matmul(hidden, weights[2]) if len(weights) > 2 else hidden), cell
+        return (tf.matmul(hidden, weights[3]) if len(weights) > 3 else hidden), cell
 
-    return _scan(_project(x, weights[0], bias), (h, c), step, reverse=reverse)
+    return _scan(_project(x, weights[0], weights[2]), (h, c), step, reverse=reverse)
 
 
 def _gru_layer(x: tf.Tensor, h: tf.Tensor, weights: Sequence[tf.Tensor], biases: Sequence[tf.Tensor], reverse: bool) -> States:
@@ -75,15 +74,14 @@ def _gru_layer(x: tf.Tensor, h: tf.Tensor, weights: Sequence[tf.Tensor], biases:
     return _scan(_project(x, weights[0], biases[0]), (h,), step, reverse=reverse)
 
 
-def _rnn_layer(x: tf.Tensor, h: tf.Tensor, weights: Sequence[tf.Tensor], *settings: Any) -> States:
-    """`tandem::rnn_layer`; `settings` are (bias [H], nonlinearity, reverse)."""
-    bias, nonlinearity, reverse = settings
+def _rnn_layer(x: tf.Tensor, h: tf.Tensor, weights: Sequence[tf.Tensor], nonlinearity: str, reverse: bool) -> States:
+    """`tandem::rnn_layer`."""
     activate = tf.tanh if nonlinearity == "tanh" else tf.nn.relu
 
     def step(gates: tf.Tensor, states: States) -> States:
         return (activate(gates + tf.matmul(states[0], weights[1])),)
 
-    return _scan(_project(x, weights[0], bias), (h,), step, reverse=reverse)
+    return _scan(_project(x, weights[0], weights[2]), (h,), step, reverse=reverse)
 
 
 ROWS: dict[str, Callable[..., Any]] = {

@@ -21,25 +21,25 @@ def _fake_sequence(x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.library.custom_op("tandem::lstm_layer", mutates_args=())
-def _lstm_layer(x: Tensor, h: Tensor, c: Tensor, weights: list[Tensor], bias: Tensor, reverse: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _lstm_layer(x: Tensor, h: Tensor, c: Tensor, weights: list[Tensor], reverse: bool) -> tuple[Tensor, Tensor, Tensor]:
     """x [T, N, I], h [N, P], c [N, H] to (outputs [T, N, P], last h, last c); gates in the order input, forget, cell, output.
 
-    `weights` are input [I, 4H], hidden [P, 4H] and, where the hidden state is projected, projection [H, P].
+    `weights` are input [I, 4H], hidden [P, 4H], bias [4H] and, where the hidden state is projected, projection [H, P].
     """
     outputs = []
     for step in x.flip(0) if reverse else x:
-        i, f, g, o = (step @ weights[0] + h @ weights[1] + bias).chunk(4, 1)
+        i, f, g, o = (step @ weights[0] + h @ weights[1] + weights[2]).chunk(4, 1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         h = torch.sigmoid(o) * torch.tanh(c)
-        h = h @ weights[2] if len(weights) > 2 else h
+        h = h @ weights[3] if len(weights) > 3 else h
         outputs.append(h)
     sequence = torch.stack(outputs)
     return (sequence.flip(0) if reverse else sequence), h.clone(), c.clone()
 
 
 @_lstm_layer.register_fake
-def _(x: Tensor, h: Tensor, c: Tensor, weights: list[Tensor], bias: Tensor, reverse: bool) -> tuple[Tensor, Tensor, Tensor]:
-    del weights, bias, reverse
+def _(x: Tensor, h: Tensor, c: Tensor, weights: list[Tensor], reverse: bool) -> tuple[Tensor, Tensor, Tensor]:
+    del weights, reverse
     return (*_fake_sequence(x, h), torch.empty_like(c))
 
 
@@ -67,20 +67,23 @@ def _(x: Tensor, h: Tensor, weights: list[Tensor], biases: list[Tensor], reverse
 
 
 @torch.library.custom_op("tandem::rnn_layer", mutates_args=())
-def _rnn_layer(x: Tensor, h: Tensor, weights: list[Tensor], bias: Tensor, nonlinearity: str, reverse: bool) -> tuple[Tensor, Tensor]:
-    """x [T, N, I], h [N, H] to (outputs [T, N, H], last h); `nonlinearity` is "tanh" or "relu"."""
+def _rnn_layer(x: Tensor, h: Tensor, weights: list[Tensor], nonlinearity: str, reverse: bool) -> tuple[Tensor, Tensor]:
+    """x [T, N, I], h [N, H] to (outputs [T, N, H], last h); `nonlinearity` is "tanh" or "relu".
+
+    `weights` are input [I, H], hidden [H, H] and bias [H].
+    """
     activate = torch.tanh if nonlinearity == "tanh" else torch.relu
     outputs = []
     for step in x.flip(0) if reverse else x:
-        h = activate(step @ weights[0] + h @ weights[1] + bias)
+        h = activate(step @ weights[0] + h @ weights[1] + weights[2])
         outputs.append(h)
     sequence = torch.stack(outputs)
     return (sequence.flip(0) if reverse else sequence), h.clone()
 
 
 @_rnn_layer.register_fake
-def _(x: Tensor, h: Tensor, weights: list[Tensor], bias: Tensor, nonlinearity: str, reverse: bool) -> tuple[Tensor, Tensor]:
-    del weights, bias, nonlinearity, reverse
+def _(x: Tensor, h: Tensor, weights: list[Tensor], nonlinearity: str, reverse: bool) -> tuple[Tensor, Tensor]:
+    del weights, nonlinearity, reverse
     return _fake_sequence(x, h)
 
 
@@ -117,7 +120,7 @@ def _run(layer: nn.RNNBase, x: Any, states: list[Tensor | None], call: Callable[
         outputs = []
         for direction in directions:
             start = [state[len(last)] for state in initial]
-            sequence, *ends = _call(x, start, _layer_parameters(layer, f"l{number}{direction}"), bool(direction))
+            sequence, *ends = call(x, start, _layer_parameters(layer, f"l{number}{direction}"), bool(direction))
             outputs.append(sequence)
             last.append(tuple(ends))
         x = torch.cat(outputs, 2) if len(outputs) > 1 else outputs[0]
@@ -135,7 +138,7 @@ class ExportedLSTM(nn.LSTM):
 
         def _call(x: Tensor, start: list[Tensor], parameters: tuple[list[Tensor], list[Tensor]], reverse: bool) -> tuple[Tensor, ...]:
             weights, biases = parameters
-            return _lstm_layer(x, start[0], start[1], weights, biases[0] + biases[1], reverse)
+            return _lstm_layer(x, start[0], start[1], [*weights[:2], biases[0] + biases[1], *weights[2:]], reverse)
 
         outputs, states = _run(self, input, [None, None] if hx is None else list(hx), _call)
         return outputs, (states[0], states[1])
@@ -158,7 +161,7 @@ class ExportedRNN(nn.RNN):
 
         def _call(x: Tensor, start: list[Tensor], parameters: tuple[list[Tensor], list[Tensor]], reverse: bool) -> tuple[Tensor, ...]:
             weights, biases = parameters
-            return _rnn_layer(x, start[0], weights, biases[0] + biases[1], self.nonlinearity, reverse)
+            return _rnn_layer(x, start[0], [*weights, biases[0] + biases[1]], self.nonlinearity, reverse)
 
         outputs, states = _run(self, input, [hx], _call)
         return outputs, states[0]

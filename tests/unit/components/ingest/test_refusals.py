@@ -146,7 +146,7 @@ def test_a_full_file_system_is_told_and_leaves_nothing(tmp_path, make_spec):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # larger files get an error, as on a full disk
     try:
-        with pytest.raises(EnvironmentFault, match="examples cannot be written .* free disk space"):
+        with pytest.raises(EnvironmentFault, match=r"examples cannot be written .* free disk space"):
             ingest_csv(source, make_spec(), output_folder=tmp_path / "out")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

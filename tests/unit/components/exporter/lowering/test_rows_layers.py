@@ -202,18 +202,22 @@ SEQUENCE, H, LSTM_WEIGHTS, LSTM_BIAS = _recurrent(4)
 GRU, RNN = _recurrent(3), _recurrent(1)
 RECURRENT = [
     *[
-        ("tandem.lstm_layer.default", (SEQUENCE[:steps], H, _randn(3, 5), LSTM_WEIGHTS, LSTM_BIAS, reverse), {}, STATIC)
+        ("tandem.lstm_layer.default", (SEQUENCE[:steps], H, _randn(3, 5), [*LSTM_WEIGHTS, LSTM_BIAS], reverse), {}, STATIC)
         for reverse in (False, True)
         for steps in (1, 4)
     ],
     (
         "tandem.lstm_layer.default",
-        (SEQUENCE, H[:, :2], _randn(3, 5), [LSTM_WEIGHTS[0], _randn(2, 20), _randn(5, 2)], LSTM_BIAS, False),
+        (SEQUENCE, H[:, :2], _randn(3, 5), [LSTM_WEIGHTS[0], _randn(2, 20), LSTM_BIAS, _randn(5, 2)], False),
         {},
         STATIC,
     ),
     *[("tandem.gru_layer.default", (*GRU[:3], [GRU[3], _randn(15)], reverse), {}, STATIC) for reverse in (False, True)],
-    *[("tandem.rnn_layer.default", (*RNN, kind, reverse), {}, STATIC) for kind in ("tanh", "relu") for reverse in (False, True)],
+    *[
+        ("tandem.rnn_layer.default", (*RNN[:2], [*RNN[2], RNN[3]], kind, reverse), {}, STATIC)
+        for kind in ("tanh", "relu")
+        for reverse in (False, True)
+    ],
 ]
 
 GROUPS = {
