@@ -5,6 +5,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from components.core.errors import EXIT_FAULT, EXIT_INTERRUPTED, TandemError
 
@@ -61,7 +62,7 @@ def _dispatch(words: list[str]) -> int:
 class _Parser(argparse.ArgumentParser):
     """One line of error, and the help that fits."""
 
-    def error(self, message: str) -> None:  # type: ignore[override]
+    def error(self, message: str) -> NoReturn:
         """Ends with exit code 2."""
         sys.stderr.write(f"{self.prog}: {message}; see `{self.prog} --help`\n")
         raise SystemExit(EXIT_FAULT)

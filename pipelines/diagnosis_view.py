@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipelines.comparison_view import gate_verdict, push_line, shown
+from pipelines.next_run import INHERITED
 from pipelines.text_layout import indented
 
 ROWS_SHOWN = 5
@@ -92,7 +93,11 @@ def _next_run(document: Document, width: int) -> str:
     if document["problem"]:
         lines.append(indented(document["problem"], width))
     executing = [stage for stage in document["stages"] if stage["decision"] == "execute"]
-    lines += [indented(f"executes {stage['name']}: {'; '.join(stage['reasons'])}", width) for stage in executing]
+    inherited = [stage["name"] for stage in executing if all(reason.startswith(INHERITED) for reason in stage["reasons"])]
+    own = [stage for stage in executing if stage["name"] not in inherited]
+    lines += [indented(f"executes {stage['name']}: {'; '.join(stage['reasons'])}", width) for stage in own]
+    if inherited:
+        lines.append(indented(f"executes what rests on those: {', '.join(inherited)}", width))
     cached = [stage["name"] for stage in document["stages"] if stage["decision"] == "cached"]
     if cached:
         lines.append(indented(f"from the cache: {', '.join(cached)}", width))

@@ -14,6 +14,8 @@ from pipelines.parameter_changes import describe_changes
 from pipelines.plan import StagePlan, TrainingPlan
 
 ENDED_WELL = ("complete", "cached")
+INHERITED = "because "
+"""How a reason begins that a stage has from one before it."""
 _ENDED_BADLY = {
     "failed": "failed in",
     "interrupted": "was interrupted in",
@@ -52,7 +54,7 @@ def forecast(plan: TrainingPlan, record: RunRecord, history: Sequence[RunRecord]
     forecasts: list[StageForecast] = []
     executing: set[str] = set()
     for stage in plan.stages:
-        blockers = [name for name in stage.upstream if name in executing]
+        blockers = _nearest([name for name in stage.upstream if name in executing], plan)
         source = None if stage.always_runs or blockers else _cached_in(stage, past, outputs)
         if source is not None:
             outputs[stage.name] = _outputs(source, stage.name)
@@ -62,6 +64,11 @@ def forecast(plan: TrainingPlan, record: RunRecord, history: Sequence[RunRecord]
         reasons = _reasons(stage, record, blockers, lock_changed=lock_changed)
         forecasts.append(StageForecast(stage.name, "execute", tuple(reasons)))
     return forecasts
+
+
+def _nearest(names: Sequence[str], plan: TrainingPlan) -> list[str]:
+    """Those of `names` that no other of them rests on."""
+    return [name for name in names if not any(name in plan.closure([other], downstream=False) for other in names if other != name)]
 
 
 def _lock_changed(plan: TrainingPlan, record: RunRecord) -> bool:
@@ -99,7 +106,7 @@ def _reasons(stage: StagePlan, record: RunRecord, blockers: Sequence[str], *, lo
     reasons = describe_changes(stage.name, entry.parameters, stage.parameters, lock_changed=lock_changed)
     if entry.state not in ENDED_WELL:
         reasons.append(f"it {_ENDED_BADLY.get(entry.state, entry.state)} run {record.id}")
-    reasons += [f"because {name} executes" for name in blockers]
+    reasons += [f"{INHERITED}{name} executes" for name in blockers]
     if stage.always_runs:
         reasons.append("it always runs")
     gone = [folder for folder in _outputs(record, stage.name).values() if not Path(folder).exists()]

@@ -174,9 +174,10 @@ def reap(request: dict[str, Any], connection: Any) -> None:
     """Ends what a run that is over left open: ML Metadata executions become FAILED, MLflow runs KILLED."""
     enter(Path(request["log"]))
     try:
-        from components.core import lineage, registry
+        from components.core import registry
+        from components.core.lineage import MetadataStore
 
-        executions = lineage.fail_stale_executions(Path(request["metadata_path"]), request["run_id"])
+        executions = MetadataStore(request["metadata_path"], writable=True).fail_stale_executions(request["run_id"])
         runs = registry.reap_runs(request["tracking"], request["run_id"], status=request["status"])
         connection.send(("ok", {"executions": executions, "runs": runs}))
     except BaseException as error:  # noqa: BLE001 - the parent is told, whatever it is

@@ -129,67 +129,46 @@ def _data_stages(config: PipelineConfig, data_digest: str) -> list[StagePlan]:
 
 def _candidate_stages(config: PipelineConfig, framework: Framework, data_digest: str, champion: Champion | None) -> list[StagePlan]:
     common = {"framework": framework, "tracking": config.tracking.to_json()}
-    spec, serving = config.data_spec.to_json(), config.serving_spec.to_json()
+    contracts = {**common, "data_spec": config.data_spec.to_json(), "serving_spec": config.serving_spec.to_json()}
     trainer, exporter, compiler, auditor = (f"{framework}-{kind}" for kind in ("trainer", "exporter", "xla-compiler", "auditor"))
-    training_code = stage_fingerprint("trainers") + code_fingerprint(*model_sources(config.use_case, framework))
+    audit = {"audit_spec": config.audit_spec.to_json(), "champion": champion.to_json() if champion else ""}
+    registration = {
+        "name": config.name,
+        "dataset_digest": data_digest,
+        "source_root": str(config.use_case.folder),
+        "lock_digest": lock_digest(),
+    }
     return [
-        StagePlan(
-            trainer,
-            ("transform", "schema"),
-            {
-                **common,
-                "training": config.training_spec.to_json(),
-                "module": config.use_case.module(f"{framework}_model"),
-                "label": config.data_spec.label.name,
-                "classes": json.dumps(list(config.data_spec.label.classes)),
-                "positive": config.data_spec.label.positive,
-                "checkpoint_root": str(config.home / "checkpoints"),
-                "dataset_name": config.data_path.name,
-                "dataset_digest": data_digest,
-                "code_fingerprint": hashlib.sha256(training_code.encode()).hexdigest(),
-            },
-        ),
-        StagePlan(
-            exporter,
-            (trainer, "transform", "ingest"),
-            {**common, "data_spec": spec, "serving_spec": serving, "code_fingerprint": stage_fingerprint("components/exporter")},
-        ),
-        StagePlan(
-            compiler,
-            (exporter, "ingest"),
-            {
-                **common,
-                "data_spec": spec,
-                "serving_spec": serving,
-                "model_name": config.name,
-                "code_fingerprint": stage_fingerprint("components/xla_compiler"),
-            },
-        ),
-        StagePlan(
-            auditor,
-            (compiler, exporter, "ingest"),
-            {
-                **common,
-                "data_spec": spec,
-                "serving_spec": serving,
-                "audit_spec": config.audit_spec.to_json(),
-                "champion": champion.to_json() if champion else "",
-                "code_fingerprint": stage_fingerprint("components/auditor"),
-            },
-        ),
+        StagePlan(trainer, ("transform", "schema"), {**common, **_training(config, framework, data_digest)}),
+        StagePlan(exporter, (trainer, "transform", "ingest"), {**contracts, **_code("components/exporter")}),
+        StagePlan(compiler, (exporter, "ingest"), {**contracts, "model_name": config.name, **_code("components/xla_compiler")}),
+        StagePlan(auditor, (compiler, exporter, "ingest"), {**contracts, **audit, **_code("components/auditor")}),
         StagePlan(
             f"{framework}-registrar",
             (auditor, compiler, exporter, trainer),
-            {
-                **common,
-                "name": config.name,
-                "dataset_digest": data_digest,
-                "source_root": str(config.use_case.folder),
-                "lock_digest": lock_digest(),
-                "code_fingerprint": stage_fingerprint("components/registrar"),
-            },
+            {**common, **registration, **_code("components/registrar")},
         ),
     ]
+
+
+def _code(*places: str) -> dict[str, str]:
+    return {"code_fingerprint": stage_fingerprint(*places)}
+
+
+def _training(config: PipelineConfig, framework: Framework, data_digest: str) -> dict[str, str]:
+    label = config.data_spec.label
+    sources = stage_fingerprint("trainers") + code_fingerprint(*model_sources(config.use_case, framework))
+    return {
+        "training": config.training_spec.to_json(),
+        "module": config.use_case.module(f"{framework}_model"),
+        "label": label.name,
+        "classes": json.dumps(list(label.classes)),
+        "positive": label.positive,
+        "checkpoint_root": str(config.home / "checkpoints"),
+        "dataset_name": config.data_path.name,
+        "dataset_digest": data_digest,
+        "code_fingerprint": hashlib.sha256(sources.encode()).hexdigest(),
+    }
 
 
 def _pusher(config: PipelineConfig) -> StagePlan:

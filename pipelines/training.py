@@ -49,8 +49,13 @@ def create_training_pipeline(config: PipelineConfig, plan: TrainingPlan) -> pipe
     )
 
 
+def _texts(plan: TrainingPlan, stage: str) -> dict[str, Any]:
+    """A stage's parameters, as keyword arguments of its component."""
+    return dict(plan.parameters(stage))
+
+
 def _data_stages(plan: TrainingPlan) -> dict[str, BaseComponent]:
-    ingest = Ingest(**plan.parameters("ingest"))
+    ingest = Ingest(**_texts(plan, "ingest"))
     examples = ingest.outputs["examples"]
     statistics = StatisticsGen(examples=examples)
     # Shapes are not inferred: every column stays sparse, so that serving can build the same tensors whatever was missing in training.

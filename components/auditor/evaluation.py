@@ -110,7 +110,9 @@ def run_tfma(
         tfma.writers.MetricsPlotsAndValidationsWriter(output_paths, eval_config=eval_config, output_file_format="tfrecord"),
     ]
     with pipeline as running:
-        rows = running | "Predictions" >> beam.Create(list(_extracts(predictions, eval_config)), reshuffle=False)
+        # Beam would look into every row to guess the type, an eighth of the whole cost.
+        create = beam.Create(list(_extracts(predictions, eval_config)), reshuffle=False).with_output_types(tfma.Extracts)
+        rows = running | "Predictions" >> create
         results = rows | slices.stage_name >> slices.ptransform | evaluator.stage_name >> evaluator.ptransform
         _ = results | "Write" >> tfma.WriteResults(writers=writers)
 

@@ -62,7 +62,7 @@ class Predictions:
     @property
     def positives(self) -> npt.NDArray[np.bool_]:
         """bool[N]: rows of the positive class."""
-        return np.array(self.labels) == self.classes[self.positive]
+        return np.array([label == self.classes[self.positive] for label in self.labels], dtype=np.bool_)
 
 
 def read_eval_split(folder: Path | str, data: DataSpec) -> EvalSplit:

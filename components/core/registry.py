@@ -316,7 +316,7 @@ class Registry:
             self.client.set_logged_model_tags(package.native_model_id, {"served_as": reference, "served_model_id": model_id})
 
 
-def reap_runs(tracking: TrackingSpec, pipeline_run_id: str, status: str = "KILLED") -> list[str]:
+def reap_runs(tracking: TrackingSpec, pipeline_run_id: str, *, status: str = "KILLED") -> list[str]:
     """Ends the MLflow runs of a pipeline run that ended without ending them; a killed process leaves them RUNNING for ever.
 
     Args:

@@ -13,12 +13,11 @@ import tensorflow_transform as tft
 from components.core.contracts import DataSpec, Feature, ModelSpec
 from components.core.errors import ExportError
 from components.core.served_model import (
-    CLASSES,
     EXAMPLES,
     LARGEST_EXACT_INTEGER,
-    SCORES,
     SERVING_DEFAULT,
     SERVING_RAW,
+    answer,
     input_names,
     missing_value,
     named_function,
@@ -41,7 +40,9 @@ class TransformGraph:
         _refuse_dense(output.raw_feature_spec(), spec)
         self._layer = output.transform_features_layer()
         # The layer is a Keras 2 model: saving it would trace it once more (2.4 s). Only the tables behind it have to be tracked.
-        self.tables = self._layer._saved_model_loader._imported
+        parts = tf.train.TrackableView(self._layer._saved_model_loader._imported).descendants()
+        kinds = (tf.Variable, tf.saved_model.Asset, tf.saved_model.experimental.TrackableResource)
+        self.tables = [part for part in parts if isinstance(part, kinds)]
 
     def __call__(self, raw: Mapping[str, tf.SparseTensor]) -> dict[str, tf.Tensor]:
         """Applies it to sparse raw features [N, 0 or 1]; what depends on anything else, as the label does, is left out."""
@@ -85,14 +86,13 @@ class ServedModel(tf.Module):
         score: dense transformed features -> scores float32[N, C]; holds no string, so XLA can compile it.
         transform_examples: `examples` string[N] -> dense transformed features.
         transform_raw: dict of raw inputs -> dense transformed features.
-        answer: scores float32[N, C] -> {`scores`, `classes`}.
     """
 
     def __init__(self, transform: TransformGraph, scorer: tf.Module, *, data: DataSpec, model: ModelSpec) -> None:
         super().__init__(name="served_model")
         self.tables = transform.tables
         self.scorer = scorer
-        # Plain containers, hidden from tf.Module: it would wrap and try to save them.
+        # Behind a function, hidden from tf.Module: it would wrap and try to save what it finds.
         self._plan: Callable[[], tuple[DataSpec, ModelSpec, TransformGraph]] = lambda: (data, model, transform)
         names = input_names(data.features)
         raw_specs = {names[feature.name]: tf.TensorSpec([None], raw_dtype(feature), names[feature.name]) for feature in data.features}
@@ -100,22 +100,20 @@ class ServedModel(tf.Module):
         self.score = tf.function(self._score, input_signature=[feature_specs(model)], autograph=False)
         self.transform_examples = tf.function(self._transform_examples, input_signature=[examples], autograph=False)
         self.transform_raw = tf.function(self._transform_raw, input_signature=[raw_specs], autograph=False)
-        self.answer = tf.function(self._answer, input_signature=[tf.TensorSpec([None, len(model.classes)])], autograph=False)
-        self.serve_examples = tf.function(self._serve_examples, input_signature=[examples], autograph=False)
-        self.serve_raw = named_function(self._serve_raw, specs=raw_specs, defaults=_defaults(data, names))
+        signatures = {
+            SERVING_DEFAULT: tf.function(self._serve_examples, input_signature=[examples], autograph=False),
+            SERVING_RAW: named_function(self._serve_raw, specs=raw_specs, defaults=_defaults(data, names)),
+        }
+        self.signatures_to_save: Callable[[], dict[str, Any]] = lambda: signatures
 
     def _score(self, features: Tensors) -> tf.Tensor:
         return tf.nn.softmax(tf.cast(self.scorer(features), tf.float32))
 
-    def _answer(self, scores: tf.Tensor) -> dict[str, tf.Tensor]:
-        classes = tf.constant([list(self._plan()[0].label.classes)])
-        return {SCORES: scores, CLASSES: tf.tile(classes, [tf.shape(scores)[0], 1])}
-
     def _serve_examples(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        return self.answer(self.score(self.transform_examples(examples)))
+        return answer(self._plan()[0].label.classes, self.score(self.transform_examples(examples)))
 
     def _serve_raw(self, inputs: Tensors) -> dict[str, tf.Tensor]:
-        return self.answer(self.score(self.transform_raw(dict(inputs))))
+        return answer(self._plan()[0].label.classes, self.score(self.transform_raw(dict(inputs))))
 
     def _transform_examples(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
         data, _, _ = self._plan()
@@ -199,4 +197,4 @@ def _defaults(data: DataSpec, names: Mapping[str, str]) -> dict[str, tf.Tensor]:
 
 def save_served_model(model: ServedModel, folder: Path | str) -> None:
     """Saves the model with its two signatures to a folder that does not exist yet."""
-    tf.saved_model.save(model, str(folder), signatures={SERVING_DEFAULT: model.serve_examples, SERVING_RAW: model.serve_raw})
+    tf.saved_model.save(model, str(folder), signatures=model.signatures_to_save())

@@ -36,7 +36,7 @@ class LongField(Exception):
         self.line = line
 
 
-def read_rows(path: Path, field_limit: int, errors: str = "backslashreplace") -> Generator[Row, None, None]:
+def read_rows(path: Path, field_limit: int, *, errors: str = "backslashreplace") -> Generator[Row, None, None]:
     """Reads rows one at a time, the header first; blank lines are passed over and a byte order mark is left out.
 
     Args:

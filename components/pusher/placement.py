@@ -20,7 +20,7 @@ _INCOMING = ".incoming"
 """Model servers take folders whose name is a number for versions; this is none."""
 
 
-def version_folder(serving_root: str, name: str, version: str, stage: str = STAGING) -> Path:
+def version_folder(serving_root: str, name: str, version: str, *, stage: str = STAGING) -> Path:
     """Folder of a version.
 
     Raises:

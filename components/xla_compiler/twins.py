@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from components.core.errors import CompileError
-from components.core.served_model import EXAMPLES, SERVING_DEFAULT, SERVING_RAW, XLA_SUFFIX, named_function
+from components.core.served_model import EXAMPLES, SERVING_DEFAULT, SERVING_RAW, XLA_SUFFIX, answer, named_function
 
 Tensors = Mapping[str, tf.Tensor]
 Signatures = Mapping[str, meta_graph_pb2.SignatureDef]
@@ -45,55 +45,55 @@ class TwinModel(tf.Module):
     """A loaded served model with its plain signatures and an XLA twin of each.
 
     Attributes:
-        base: the loaded SavedModel; variables and tables are its own.
+        parts: variables and tables of the loaded model; no copy is made.
         compiled: one function a bucket, marked for XLA, in the order of the buckets.
     """
 
-    def __init__(self, base: Any, signatures: Signatures, buckets: Sequence[int]) -> None:
+    def __init__(self, base: Any, signatures: Signatures, *, classes: Sequence[str], buckets: Sequence[int]) -> None:
         super().__init__(name="twin_model")
-        self.base = base
+        self.parts = [base.tables, base.scorer]
+        # Behind a function, hidden from tf.Module: whole, the loaded model would be saved a second time inside this one.
+        self._plan: Callable[[], tuple[Any, tuple[str, ...]]] = lambda: (base, tuple(classes))
         self._buckets = tuple(buckets)
-        self.compiled = [self._compiled(bucket) for bucket in buckets]
-        examples = tf.TensorSpec([None], tf.string, EXAMPLES)
+        (features,), _ = base.score.concrete_functions[0].structured_input_signature
+        self.compiled = [self._compiled(features, bucket) for bucket in buckets]
+        self.bucketed = tf.function(self._bucketed, input_signature=[features], autograph=False)
         raw = signatures[SERVING_RAW]
         specs = {name: tf.TensorSpec([None], tf.as_dtype(info.dtype), name) for name, info in sorted(raw.inputs.items())}
         defaults = {name: tf.constant(tf.make_ndarray(value), specs[name].dtype) for name, value in sorted(raw.defaults.items())}
-        self.plain_raw = named_function(self._plain_raw, specs=specs, defaults=defaults)
-        self.xla_raw = named_function(self._xla_raw, specs=specs, defaults=defaults)
-        self.xla_examples = tf.function(self._xla_examples, input_signature=[examples], autograph=False)
-
-    def signatures(self) -> dict[str, Any]:
-        """Signature name -> function, for saving."""
-        return {
-            SERVING_DEFAULT: self.base.signatures[SERVING_DEFAULT],
-            SERVING_RAW: self.plain_raw,
-            SERVING_DEFAULT + XLA_SUFFIX: self.xla_examples,
-            SERVING_RAW + XLA_SUFFIX: self.xla_raw,
+        examples = tf.TensorSpec([None], tf.string, EXAMPLES)
+        functions = {
+            SERVING_DEFAULT: base.signatures[SERVING_DEFAULT],
+            SERVING_RAW: named_function(self._plain_raw, specs=specs, defaults=defaults),
+            SERVING_DEFAULT + XLA_SUFFIX: tf.function(self._xla_examples, input_signature=[examples], autograph=False),
+            SERVING_RAW + XLA_SUFFIX: named_function(self._xla_raw, specs=specs, defaults=defaults),
         }
+        self.signatures_to_save: Callable[[], dict[str, Any]] = lambda: functions
 
-    def _compiled(self, bucket: int) -> Any:
-        def scores(features: Tensors) -> tf.Tensor:
-            return self.base.score(features)
+    def _compiled(self, features: Mapping[str, tf.TensorSpec], bucket: int) -> Any:
+        def scores(batch: Tensors) -> tf.Tensor:
+            return self._plan()[0].score(batch)
 
         scores.__name__ = bucket_function_name(bucket)
-        (open_specs,), _ = self.base.score.concrete_functions[0].structured_input_signature
-        specs = {name: tf.TensorSpec([bucket, *spec.shape[1:]], spec.dtype) for name, spec in open_specs.items()}
+        specs = {name: tf.TensorSpec([bucket, *spec.shape[1:]], spec.dtype) for name, spec in features.items()}
         return tf.function(scores, input_signature=[specs], jit_compile=True, autograph=False)
 
     def _plain_raw(self, inputs: Tensors) -> dict[str, tf.Tensor]:
-        return self.base.signatures[SERVING_RAW](**inputs)
+        return self._plan()[0].signatures[SERVING_RAW](**inputs)
 
     def _xla_raw(self, inputs: Tensors) -> dict[str, tf.Tensor]:
-        return self.base.answer(self._bucketed(self.base.transform_raw(dict(inputs))))
+        base, classes = self._plan()
+        return answer(classes, self.bucketed(base.transform_raw(dict(inputs))))
 
     def _xla_examples(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        return self.base.answer(self._bucketed(self.base.transform_examples(examples)))
+        base, classes = self._plan()
+        return answer(classes, self.bucketed(base.transform_examples(examples)))
 
     def _bucketed(self, features: Tensors) -> tf.Tensor:
         rows = tf.shape(next(iter(features.values())))[0]
         smallest = tf.searchsorted(tf.constant(self._buckets), tf.expand_dims(rows, 0))[0]
         branches = [self._branch(features, rows, index) for index in range(len(self._buckets))]
-        return tf.switch_case(smallest, [*branches, lambda: self.base.score(dict(features))])
+        return tf.switch_case(smallest, [*branches, lambda: self._plan()[0].score(dict(features))])
 
     def _branch(self, features: Tensors, rows: tf.Tensor, index: int) -> Callable[[], tf.Tensor]:
         bucket = self._buckets[index]
@@ -111,13 +111,12 @@ def _pad(value: tf.Tensor, rows: tf.Tensor, *, bucket: int) -> tf.Tensor:
     return tf.ensure_shape(tf.pad(value, [[0, rows], *inner]), [bucket, *value.shape[1:]])
 
 
-def save_twins(source: Path | str, target: Path | str, buckets: Sequence[int]) -> None:
+def save_twins(source: Path | str, target: Path | str, *, classes: Sequence[str], buckets: Sequence[int]) -> None:
     """Loads the SavedModel `source` and saves it to `target` with XLA twins; variables, tables and vocabularies are kept.
 
     Raises:
         CompileError: `source` does not follow the served-model contract.
     """
     signatures = read_signatures(source)
-    base = tf.saved_model.load(str(source))
-    model = TwinModel(base, signatures, buckets)
-    tf.saved_model.save(model, str(target), signatures=model.signatures())
+    model = TwinModel(tf.saved_model.load(str(source)), signatures, classes=classes, buckets=buckets)
+    tf.saved_model.save(model, str(target), signatures=model.signatures_to_save())

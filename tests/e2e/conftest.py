@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.desk import Desk
+from tests.e2e.desk import Answer, Desk
 
 
 @pytest.fixture
@@ -16,3 +16,10 @@ def desk(tmp_path: Path) -> Desk:
 @pytest.fixture(scope="session")
 def make_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Desk]]:
     yield lambda name: Desk(tmp_path_factory.mktemp(name))
+
+
+@pytest.fixture(scope="session")
+def credit(make_desk: Callable[[str], Desk]) -> tuple[Desk, Answer]:
+    """A desk on which the shipped use case was run once, and what that said."""
+    desk = make_desk("credit")
+    return desk, desk.call("run", "credit_risk")

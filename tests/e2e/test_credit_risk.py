@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,6 @@ from tests.e2e.desk import ROOT, Answer, Desk
 
 pytestmark = pytest.mark.slow
 FRAMEWORKS = ("keras", "lightning")
-
-
-@pytest.fixture(scope="module")
-def credit(make_desk: Callable[[str], Desk]) -> tuple[Desk, Answer]:
-    desk = make_desk("credit")
-    return desk, desk.call("run", "credit_risk")
 
 
 @pytest.fixture(scope="module")
