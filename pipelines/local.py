@@ -126,6 +126,7 @@ class _Runner:
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["pipelines.preload"])
         self.children: dict[str, _Child] = {}
+        self.await_tracking: Callable[[], Any] | None = None
 
     def run(self) -> RunOutcome:
         """Runs every chosen stage; ends the journal in any case."""
@@ -135,7 +136,11 @@ class _Runner:
             self._meet_champion()
             for name in set(self.plan.names()) - set(self.chosen):
                 self.journal.update_stage(name, state="skipped")
-            failure = self._run_stages(self._compile())
+            ir = self._compile()
+            log = str(self.journal.folder / "logs" / "tracking.log")
+            # While data is prepared on one core, the other makes MLflow's tables; the first trainer waits for them.
+            self.await_tracking = self._begin(node.prepare_tracking, {"tracking": self.config.tracking, "log": log}, what="MLflow's start")
+            failure = self._run_stages(ir)
         except KeyboardInterrupt:
             return self._stop("interrupted", EXIT_INTERRUPTED, "interrupted; finished stages are kept, the same command goes on from there")
         except TandemError as error:
@@ -201,10 +206,17 @@ class _Runner:
 
     def _ask(self, function: Callable[..., None], request: dict[str, Any], *, what: str) -> Any:
         """Calls a function of `node` in a child and waits for its answer."""
+        return self._begin(function, request, what=what)()
+
+    def _begin(self, function: Callable[..., None], request: dict[str, Any], *, what: str) -> Callable[[], Any]:
+        """Starts a function of `node` in a child; what is returned waits for its answer."""
         receiver, sender = self.context.Pipe(duplex=False)
         process = self.context.Process(target=function, args=(request, sender), daemon=True)
         process.start()
         sender.close()
+        return lambda: self._answer(process, receiver, request, what=what)
+
+    def _answer(self, process: Any, receiver: Any, request: dict[str, Any], *, what: str) -> Any:
         try:
             status, answer = receiver.recv()
         except EOFError as error:
@@ -240,6 +252,8 @@ class _Runner:
         return failure
 
     def _start(self, name: str, ir: bytes) -> None:
+        if "tracking" in self.plan.parameters(name):
+            self._settle_tracking()
         receiver, sender = self.context.Pipe(duplex=False)
         request = {"ir": ir, "stage": name, "log": str(self.journal.folder / "logs" / f"{name}.log")}
         process = self.context.Process(target=node.run_stage, args=(request, sender), name=name, daemon=False)
@@ -248,6 +262,12 @@ class _Runner:
         self.children[name] = _Child(process, receiver, time.monotonic())
         self.journal.update_stage(name, state="running")
         self.display.stage_changed(self.journal.record, name)
+
+    def _settle_tracking(self) -> None:
+        """Waits until MLflow is ready, once."""
+        if self.await_tracking is not None:
+            waiting, self.await_tracking = self.await_tracking, None
+            waiting()
 
     def _wait(self) -> Iterator[tuple[str, node.StageResult]]:
         """The stages that ended, as they end; what running ones say of their progress goes to the display."""

@@ -79,6 +79,19 @@ def find_champion(request: dict[str, Any], connection: Any) -> None:
         connection.send(("error", explain(error, "champion", request["log"])))
 
 
+def prepare_tracking(request: dict[str, Any], connection: Any) -> None:
+    """Makes MLflow's tables and the experiment, which takes seconds the first time; trainers then find them."""
+    enter(Path(request["log"]))
+    try:
+        from components.core.tracking import prepare_store
+
+        prepare_store(request["tracking"])
+        connection.send(("ok", None))
+    except BaseException as error:  # noqa: BLE001 - the parent is told, whatever it is
+        traceback.print_exc()
+        connection.send(("error", explain(error, "MLflow", request["log"])))
+
+
 def compile_ir(request: dict[str, Any], connection: Any) -> None:
     """Compiles the training pipeline to TFX's IR and answers its bytes, or the error that kept it from that."""
     enter(Path(request["log"]))

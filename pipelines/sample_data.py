@@ -32,7 +32,7 @@ def sample_customers(rows: int = ROWS, seed: int = SEED) -> str:
         region = _REGIONS[int(draw() * len(_REGIONS))]
         logit = -0.2 - 0.07 * (months - 24) + 0.7 * (tickets - 2) - 0.04 * (usage - 30) + 0.05 * (fee - 20)
         logit += 0.8 if region == "north" else -0.3
-        cancelled = draw() < 1.0 / (1.0 + math.exp(-logit))
+        cancelled = draw() < 1.0 / (1.0 + math.exp(-1.6 * logit))
         shown_usage = "" if draw() < MISSING_SHARE else usage
         shown_region = "" if draw() < MISSING_SHARE else region
         writer.writerow([number, months, tickets, fee, shown_usage, plan, shown_region, "yes" if cancelled else "no"])

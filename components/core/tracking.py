@@ -1,7 +1,9 @@
 """MLflow runs of stages: one run a stage, ended as what it was, resumable by its id."""
 
+import contextlib
 import importlib.util
 import math
+import os
 import re
 import shutil
 import tempfile
@@ -12,6 +14,7 @@ from typing import Any, Self
 from urllib.parse import quote, unquote
 
 from components.core.contracts import TrackingSpec
+from components.core.store_address import sqlite_path
 
 _METRICS_A_REQUEST = 1000
 _PLAIN = re.compile(r"[\w\- .]")
@@ -66,6 +69,24 @@ def experiment_id(tracking: TrackingSpec) -> str:
     return str(found.experiment_id)
 
 
+def prepare_store(tracking: TrackingSpec) -> None:
+    """Makes MLflow's tables and the experiment where they are not there yet, which takes seconds.
+
+    A SQLite file is made under another name and appears whole: a process that is killed meanwhile leaves no half-made tables, which
+    MLflow would refuse ever after, and of two that start at once both find the same file.
+    """
+    path = sqlite_path(tracking.uri)
+    if path is not None and not path.exists():
+        fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+        try:
+            experiment_id(tracking.model_copy(update={"uri": f"sqlite:///{fresh}"}))
+            with contextlib.suppress(FileExistsError):
+                os.link(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)
+    experiment_id(tracking)
+
+
 class StageRun:
     """One MLflow run of one stage, used as a context: FINISHED, FAILED on an exception, KILLED on an interrupt.
 
@@ -84,6 +105,8 @@ class StageRun:
         else:
             self.run_id = run_id
             self.client.update_run(run_id, status="RUNNING")
+            if "error" in self.client.get_run(run_id).data.tags:
+                self.client.delete_tag(run_id, "error")
             for key, value in tags.items():
                 self.client.set_tag(run_id, key, value)
 

@@ -27,6 +27,16 @@ class Rows:
     names: tuple[str, ...]
     examples: tuple[bytes, ...]
 
+    def row(self, index: int, data: DataSpec, *, native: Scores, exported: Scores) -> WorstRow:
+        """Describes a row for people, with its scores [C] of both sides."""
+        return WorstRow(
+            source=self.names[index],
+            index=index,
+            native=tuple(finite_or_none(float(score)) for score in native),
+            exported=tuple(finite_or_none(float(score)) for score in exported),
+            features=decode_example(data, self.examples[index]),
+        )
+
     def batches(self) -> Iterator[slice]:
         """Row ranges that are asked in one call each."""
         count = len(self.examples)
@@ -46,6 +56,21 @@ class Findings:
     agreed: int = 0
     worst: WorstRow | None = None
     signature: str = ""
+
+    def add(self, answers: Scores, expected: Scores, *, signature: str) -> int | None:
+        """Counts one call's answers [N, C] in; gives the position of the new worst row if it holds one."""
+        if not len(answers):
+            return None
+        differences = np.abs(answers.astype(np.float64) - expected).max(axis=1)  # [N]
+        differences[~(np.isfinite(answers).all(axis=1) & np.isfinite(expected).all(axis=1))] = np.nan
+        self.compared += len(differences)
+        self.agreed += int((answers.argmax(axis=1) == expected.argmax(axis=1)).sum())
+        place = int(np.argmax(np.where(np.isnan(differences), np.inf, differences)))
+        worse = np.isnan(differences[place]) or differences[place] > self.difference
+        if self.worst is not None and (np.isnan(self.difference) or not worse):
+            return None
+        self.difference, self.signature = float(differences[place]), signature
+        return place
 
 
 def check_parity(
@@ -71,7 +96,10 @@ def check_parity(
         expected = _native_scores(native, features)
         for batch in part.batches():
             for signature, answers in _ask(served, data, part.examples[batch]).items():
-                _compare(findings, part, batch, answers=answers, expected=expected[batch], signature=signature, data=data)
+                place = findings.add(answers, expected[batch], signature=signature)
+                if place is not None:
+                    row = batch.start + place
+                    findings.worst = part.row(row, data, native=expected[row], exported=answers[place])
     reason = reason or _judge(findings, tolerance)
     counts = {part.source: len(part.examples) for part in rows}
     return ParityReport(
@@ -119,28 +147,6 @@ def _ask(served: Any, data: DataSpec, examples: Sequence[bytes]) -> dict[str, Sc
     by_example = served.signatures[SERVING_DEFAULT](**{EXAMPLES: tf.constant(list(examples), tf.string)})
     by_feature = served.signatures[SERVING_RAW](**raw_inputs(data, examples))
     return {SERVING_DEFAULT: by_example[SCORES].numpy(), SERVING_RAW: by_feature[SCORES].numpy()}
-
-
-def _compare(findings: Findings, part: Rows, batch: slice, *, answers: Scores, expected: Scores, signature: str, data: DataSpec) -> None:
-    differences = np.abs(answers.astype(np.float64) - expected).max(axis=1)  # [rows]
-    differences[~(np.isfinite(answers).all(axis=1) & np.isfinite(expected).all(axis=1))] = np.nan
-    findings.compared += len(differences)
-    findings.agreed += int((answers.argmax(axis=1) == expected.argmax(axis=1)).sum())
-    place = int(np.argmax(np.where(np.isnan(differences), np.inf, differences)))
-    if findings.worst is not None and (
-        np.isnan(findings.difference) or not (differences[place] > findings.difference or np.isnan(differences[place]))
-    ):
-        return
-    index = batch.start + place
-    findings.difference = float(differences[place])
-    findings.signature = signature
-    findings.worst = WorstRow(
-        source=part.names[index],
-        index=index,
-        native=tuple(finite_or_none(float(score)) for score in expected[place]),
-        exported=tuple(finite_or_none(float(score)) for score in answers[place]),
-        features=decode_example(data, part.examples[index]),
-    )
 
 
 def _judge(findings: Findings, tolerance: float) -> str:

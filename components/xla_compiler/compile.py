@@ -31,7 +31,7 @@ from components.xla_compiler.twins import bucket_function_name, read_signatures,
 from components.xla_compiler.warmup import write_warmup
 
 NUMERICS_CALLS = 8
-"""Calls a bucket in which XLA is held against plain on rows of the eval split; the edge rows are all asked, and the largest bucket sees all."""
+"""Calls a bucket in which XLA is held against plain on the eval split; all edge rows are asked, and the largest bucket sees all rows."""
 PROBE_ROWS = 7
 
 

@@ -9,7 +9,7 @@ each the scores as rows, or {"error": message}.
 import ctypes
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _NUMBERS: dict[str, tuple[int, Any]] = {"float32": (1, ctypes.c_float), "float64": (2, ctypes.c_double)}
@@ -94,9 +94,9 @@ class Session:
         return [list(values[row * columns : (row + 1) * columns]) for row in range(rows)]
 
 
-def _attempt(run: Callable[[], list[list[float]]]) -> Any:
+def _answer(session: Session, request: Mapping[str, Any]) -> Any:
     try:
-        return run()
+        return session.run(request["feeds"], request["fetch"])
     except RuntimeError as error:
         return {"error": str(error)}
 
@@ -105,8 +105,7 @@ def main(library: str, saved_model: str) -> None:
     """Answers the requests of stdin on stdout."""
     requests = json.load(sys.stdin)
     session = Session(library, saved_model)
-    answers = [_attempt(lambda request=request: session.run(request["feeds"], request["fetch"])) for request in requests]  # type: ignore[misc]
-    json.dump(answers, sys.stdout)
+    json.dump([_answer(session, request) for request in requests], sys.stdout)
 
 
 if __name__ == "__main__":
