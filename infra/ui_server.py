@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from components.core.errors import EnvironmentFault, StoreError
 
@@ -42,7 +43,7 @@ class UiServer:
     process: subprocess.Popen[bytes]
 
     def experiments(self) -> list[tuple[str, str]]:
-        """(id, name) of the experiments that are not deleted and hold something of ours or yours, by name.
+        """(id, name) of the experiments that are not deleted, sorted by name.
 
         Raises:
             StoreError: the server does not answer as it should.
@@ -52,17 +53,17 @@ class UiServer:
         while True:
             page = self._ask("experiments/search", {"max_results": 1000, **({"page_token": token} if token else {})})
             found += [(str(entry["experiment_id"]), str(entry["name"])) for entry in page.get("experiments", [])]
-            token = page.get("next_page_token", "")
+            token = str(page.get("next_page_token", ""))
             if not token:
                 return sorted(found, key=lambda entry: entry[1])
 
-    def _ask(self, path: str, question: Mapping[str, object]) -> dict[str, list[dict[str, object]]] | dict[str, str]:
+    def _ask(self, path: str, question: Mapping[str, object]) -> dict[str, Any]:
         request = urllib.request.Request(  # noqa: S310 - our own address
             f"{self.address}/api/2.0/mlflow/{path}", json.dumps(question).encode(), {"Content-Type": "application/json"}
         )
         try:
             with _opener().open(request, timeout=_ANSWER_TIMEOUT_S) as answer:
-                content: dict[str, list[dict[str, object]]] = json.load(answer)
+                content: dict[str, Any] = json.load(answer)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise StoreError(f"the MLflow server at {self.address} does not answer ({error}); see {self.log}") from error
         return content

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import re
 import signal
 import threading
 import traceback
@@ -13,11 +14,16 @@ from typing import Any, NoReturn
 from components.core.errors import TandemError, TrainingError
 
 _TEXT_LIMIT = 400
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+# Keras puts the layer's name before a model's own words, and all arguments of the call after them.
+_KERAS_WRAPPING = re.compile(r"Exception encountered when calling .*?\(\)\.\s*(.*?)\s*Arguments received", re.DOTALL)
 
 
 def one_line(error: BaseException) -> str:
     """Type and text of an exception on one line, at most 400 characters of text."""
-    text = " ".join(str(error).split())
+    text = _COLOUR.sub("", str(error))
+    wrapped = _KERAS_WRAPPING.search(text)
+    text = " ".join((wrapped[1] if wrapped else text).split())
     return f"{type(error).__name__}: {text[:_TEXT_LIMIT]}{'...' if len(text) > _TEXT_LIMIT else ''}"
 
 

@@ -133,7 +133,7 @@ class Distribution:
 
 def installed_distributions() -> dict[str, Distribution]:
     """What is installed, by canonical name. A distribution with broken metadata counts as not there."""
-    found = {}
+    found: dict[str, Distribution] = {}
     for distribution in importlib.metadata.distributions():
         # Read by hand: the standard library's parser takes ten times as long, for descriptions that nobody reads here.
         header = (distribution.read_text("METADATA") or "").partition("\n\n")[0]

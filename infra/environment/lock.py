@@ -81,7 +81,7 @@ def resolve(requirements: Sequence[str], constraints: Mapping[str, str]) -> dict
         command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", str(report)]
         finished = subprocess.run([*command, "--constraint", str(pinned), *requirements], capture_output=True, text=True, check=False)
         if finished.returncode != 0:
-            reason = next((line for line in finished.stderr.splitlines()[::-1] if line.startswith("ERROR:")), "no reason given")
+            reason = next((line for line in finished.stderr.splitlines() if line.startswith("ERROR:")), "no reason given")
             raise EnvironmentFault(
                 f"pip could not resolve pyproject.toml: {reason.removeprefix('ERROR: ')}; check the network, or `make lock UPGRADE=1`"
             )

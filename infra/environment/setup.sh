@@ -17,7 +17,7 @@ venv=$root/.venv
 log=$root/.venv-setup.log
 stamp=$venv/.tandem-stamp
 begun=$venv/.tandem-begun
-needed_mb=6500   # measured: 4.8 GB for .venv with torch's CPU build, and 1.4 GB of wheels while they are unpacked
+needed_mb=6500   # measured with torch's CPU build: 5.6 GB at the peak of the installation, 4.8 GB afterwards
 child=
 
 say() { printf 'tandem set-up: %s\n' "$1" >&2; }
@@ -43,7 +43,7 @@ starts() { "$venv/bin/python" -I -S -c '' >/dev/null 2>&1; }
 
 is_ready() { [ -z "$(changed "$1")" ] && starts; }
 
-# Runs a command with its output in the log. On failure: $1 (what failed), pip's own last error, the remedy $2.
+# Runs a command with its output in the log. On failure: $1 (what failed), its own last error or last line, the remedy $2.
 step() {
   local what=$1 remedy=$2 status=0 reason
   shift 2
@@ -53,8 +53,10 @@ step() {
   wait "$child" || status=$?
   child=
   [ "$status" -eq 0 ] && return
-  reason=$(grep -E '^(ERROR|error|tandem set-up): ' "$log" | tail -n 1 | sed -E 's/^(ERROR|error|tandem set-up): //' | cut -c1-400)
-  fail "$what${reason:+: $reason}; $remedy; details in $log"
+  reason=$(grep -E '^(ERROR|error|tandem set-up): ' "$log" | tail -n 1 || true)
+  [ -n "$reason" ] || reason=$(tail -n 1 "$log")
+  reason=$(sed -E 's/^(ERROR|error|tandem set-up): //' <<<"$reason" | cut -c1-400)
+  fail "$what: $reason; $remedy; details in $log"
 }
 
 interrupted() {
@@ -91,6 +93,10 @@ find_python() {
   for candidate in "${candidates[@]}"; do
     if ! command -v "$candidate" >/dev/null 2>&1; then found+=", $candidate: not there"; continue; fi
     if ! read -r kind version bits glibc has_venv headers base < <(probe "$candidate"); then found+=", $candidate: does not start"; continue; fi
+    # The Python of a virtual environment may run on that environment's private C library: its base tells the truth.
+    if [ "$base" != "$candidate" ]; then
+      read -r kind version bits glibc has_venv headers base < <(probe "$base") || { found+=", $candidate: its base $base does not start"; continue; }
+    fi
     lacks=
     [ "$kind ${version%.*} $bits" = "CPython 3.11 64" ] || lacks+=" but is not 64-bit CPython 3.11"
     [ "$has_venv" = venv ] || lacks+=" without venv (Debian, Ubuntu: install python3.11-venv)"
@@ -119,10 +125,10 @@ clean_start() {
   if [ -e "$venv" ] && [ ! -e "$begun" ] && [ -n "$(ls -A "$venv")" ]; then
     fail "$venv was not made by this set-up, so it is left alone; move it away or delete it, then try again"
   fi
-  rm -rf "$venv"
-  mkdir "$venv"
+  mkdir -p "$venv"
   : >"$begun"
-  : >"$log"
+  # The mark stays while the rest goes: a deletion that is interrupted goes on next time.
+  find "$venv" -mindepth 1 -maxdepth 1 ! -name "${begun##*/}" -exec rm -rf {} +
 }
 
 # pyfarmhash (needed by TFDV) comes as C++ source. Where there is no compiler, one from PyPI is used for it and thrown away.
@@ -196,7 +202,7 @@ build() {
     check_machine
     clean_start
   fi
-  printf '== set-up of group %s\n' "$group" >>"$log"
+  printf '== set-up of group %s\n' "$group" >"$log"
   rm -rf "$stamp" "$venv/.tmp"
   export TMPDIR=$venv/.tmp
   mkdir "$TMPDIR"
@@ -213,6 +219,9 @@ build() {
 
 main() {
   case ${1:-} in run | test) ;; *) fail "usage: setup.sh run|test" ;; esac
+  for file in requirements.lock requirements-test.lock pyproject.toml; do
+    [ -f "$root/$file" ] || fail "$root/$file is missing; restore it from the repository"
+  done
   is_ready "$1" && return
   # What would lead pip or Python away from the environment being built.
   unset PYTHONPATH PYTHONHOME PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV

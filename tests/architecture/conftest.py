@@ -67,7 +67,7 @@ def code(python_files):
 
 
 @pytest.fixture(scope="session")
-def test_files(python_files):
+def files_of_tests(python_files):
     found = [source for source in python_files if source.path.startswith("tests/")]
     assert found
     return found

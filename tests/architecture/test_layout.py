@@ -57,37 +57,52 @@ def powerless_tests(source, shared=()):
 
 def test_every_stage_has_component_and_executor(tracked):
     assert stage_folders(tracked)
-    assert incomplete_stages(tracked) == []
+    faults = incomplete_stages(tracked)
+    assert not faults, "\n".join(faults)
 
 
 def test_tests_are_no_packages(tracked):
     assert packages_of_tests(tracked) == []
 
 
-def test_every_test_can_fail(test_files):
-    shared = {source.path.rsplit("/", 1)[0]: source.tree for source in test_files if source.path.endswith("/conftest.py")}
+def test_every_test_can_fail(files_of_tests):
+    shared = {source.path.rsplit("/", 1)[0]: source.tree for source in files_of_tests if source.path.endswith("/conftest.py")}
     faults = []
-    for source in test_files:
+    for source in files_of_tests:
         if source.path.rsplit("/", 1)[-1].startswith("test_"):
             faults += powerless_tests(source, [tree for folder, tree in shared.items() if source.path.startswith(folder)])
-    assert faults == []
+    assert not faults, "\n".join(faults)
 
 
-def test_test_files_are_named_so_that_pytest_finds_them(test_files):
+def test_test_files_are_named_so_that_pytest_finds_them(files_of_tests):
     with_tests = [
-        source.path for source in test_files if any(isinstance(n, ast.FunctionDef) and n.name.startswith("test_") for n in source.tree.body)
+        source.path
+        for source in files_of_tests
+        if any(isinstance(n, ast.FunctionDef) and n.name.startswith("test_") for n in source.tree.body)
     ]
     assert [path for path in with_tests if not re.search(r"/test_\w+\.py$", path)] == []
 
 
+def unmirrored(paths):
+    """Folders of tests/unit with tests whose counterpart in the code does not exist."""
+    folders = {folder for path in paths for folder in parents(path)}
+    tests = [path for path in paths if re.search(r"^tests/unit/.+/test_\w+\.py$", path)]
+    return sorted({path.rsplit("/", 1)[0] for path in tests} - {f"tests/unit/{folder}" for folder in folders})
+
+
+def parents(path):
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
 def test_unit_tests_mirror_the_code(tracked):
-    """tests/unit/<package>/... belongs to a folder of the code."""
-    folders = {path.rsplit("/", 1)[0] for path in tracked}
-    tested = {
-        path.rsplit("/", 1)[0].removeprefix("tests/unit/") for path in tracked if path.startswith("tests/unit/") and path.endswith(".py")
-    }
-    assert tested
-    assert sorted(tested - folders - {"tests/unit"} - {folder.rsplit("/", 1)[0] for folder in folders}) == []
+    assert unmirrored(tracked) == []
+
+
+def test_a_folder_of_tests_without_code_is_found():
+    paths = ["components/pusher/push.py", "tests/unit/components/pusher/test_push.py", "tests/unit/components/test_all.py"]
+    assert unmirrored(paths) == []
+    assert unmirrored([*paths, "tests/unit/components/gone/test_it.py"]) == ["tests/unit/components/gone"]
 
 
 def test_an_incomplete_stage_is_found():

@@ -31,7 +31,7 @@ class NativeScorer:
     def predict(self, features: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
         """Scores float32[N, C] of transformed features (float32/int64[N, *shape])."""
         with torch.no_grad():
-            logits = self.model({name: torch.as_tensor(array) for name, array in features.items()})
+            logits = self.model({name: torch.from_dlpack(array) for name, array in features.items()})
         scores: NDArray[np.float32] = torch.softmax(logits, dim=1).numpy()
         return scores
 

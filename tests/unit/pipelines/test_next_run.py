@@ -137,7 +137,7 @@ def test_contracts_are_compared_key_by_key():
 def test_keys_that_come_and_go_are_named():
     before, now = TrainingSpec(model={"dropout": 0.1}), TrainingSpec(model={"units": 8})
     assert changes("training", before.to_json(), now.to_json()) == [
-        "key training.model.units (none) -> 8", "key training.model.dropout 0.1 -> (none)",
+        "key training.model.dropout 0.1 -> (none)", "key training.model.units (none) -> 8",
     ]  # fmt: skip
     swapped = list(reversed(json.loads(data_spec())["features"]))
     assert changes("data_spec", data_spec(), data_spec(features=swapped)) == ['key features.order ["Age", "Home"] -> ["Home", "Age"]']

@@ -52,6 +52,7 @@ def run_transform(folder, preprocessing_fn, splits):
     import tensorflow as tf
     import tensorflow_transform.beam as tft_beam
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+    from tensorflow_transform.coders.example_proto_coder import ExampleProtoCoder
     from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 
     raw = {"x": tf.io.VarLenFeature(tf.float32), "word": tf.io.VarLenFeature(tf.string), "y": tf.io.VarLenFeature(tf.string)}
@@ -63,11 +64,10 @@ def run_transform(folder, preprocessing_fn, splits):
         for name, rows in splits.items():
             data = pipeline | f"rows {name}" >> beam.Create(rows)
             transformed, transformed_metadata = ((data, metadata), graph) | f"transform {name}" >> tft_beam.TransformDataset()
-            coder = __import__("tensorflow_transform.coders.example_proto_coder", fromlist=["x"]).ExampleProtoCoder
-            schema = transformed_metadata.schema
+            coder = ExampleProtoCoder(transformed_metadata.schema)
             _ = (
                 transformed
-                | f"encode {name}" >> beam.Map(lambda row, schema=schema: coder(schema).encode(row))
+                | f"encode {name}" >> beam.Map(coder.encode)
                 | f"write {name}" >> beam.io.WriteToTFRecord(str(folder / f"Split-{name}" / "part"), file_name_suffix=".gz", num_shards=2)
             )
     return folder

@@ -10,9 +10,8 @@ STATE = CourseState(epoch=2, best_epoch=1, steps=8, history=({"val/loss": 0.5}, 
 
 
 @pytest.fixture
-def heard(caplog, monkeypatch):
-    monkeypatch.setattr(LOGGER, "propagate", True)
-    caplog.set_level(logging.INFO)
+def heard(caplog):
+    caplog.set_level(logging.INFO, logger=LOGGER.name)
     return caplog
 
 

@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import warnings
 
 import numpy as np
@@ -53,7 +54,7 @@ def test_every_row_once_and_the_last_batch_is_kept(files, cache_bytes):
     for seed in (None, 1):
         batches = rows_of(reader(files, cache_bytes=cache_bytes, shuffle_seed=seed), 1)
         assert [len(batch) for batch in batches] == [16, 16, 16, 2]
-        assert sorted(sum(batches, [])) == list(range(50))
+        assert sorted(itertools.chain.from_iterable(batches)) == list(range(50))
 
 
 @MODES

@@ -35,9 +35,8 @@ def test_a_bar_without_a_known_end():
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_one_line_an_epoch(terminal, caplog, monkeypatch):
-    monkeypatch.setattr(LOGGER, "propagate", True)
-    caplog.set_level(logging.INFO)
+def test_one_line_an_epoch(terminal, caplog):
+    caplog.set_level(logging.INFO, logger=LOGGER.name)
     stream = Terminal() if terminal else io.StringIO()
     progress = EpochProgress("lightning", 5, stream=stream)
     if not terminal:
