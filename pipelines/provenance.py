@@ -1,6 +1,8 @@
 """Where a model version comes from, as the document that `tandem lineage --json` prints (docs/json.md)."""
 
+import contextlib
 import datetime
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -93,7 +95,7 @@ def describe_version(version: ModelVersion, lineage: VersionLineage, *, pushed: 
         "code": {
             "git_commit": tags.get("git_commit"),
             "git_dirty": tags.get("git_dirty"),
-            "fingerprints": {stage: str(value) for stage, value in lineage.code_fingerprints.items()},
+            "fingerprints": {stage: fingerprint for stage, fingerprint in _fingerprints(graph).items() if fingerprint},
         },
         "environment": {"lock_digest": tags.get("lock_digest")},
         "mlflow_runs": {stage: str(value) for stage, value in lineage.mlflow_runs.items()},
@@ -117,11 +119,28 @@ def _stage(execution: ExecutionNode, graph: Lineage) -> dict[str, Any]:
         "started": _utc(execution.started_ms),
         "seconds": round(execution.seconds, 3),
         "mlflow_run_id": execution.properties.get("mlflow_run_id") or None,
-        "code_fingerprint": execution.properties.get("code_fingerprint") or None,
+        "code_fingerprint": fingerprint_of(execution),
         "rests_on": sorted(makers_of(execution.id, graph)),
         "inputs": _artifacts(execution.id, graph, "input"),
         "outputs": _artifacts(execution.id, graph, "output"),
     }
+
+
+def _fingerprints(graph: Lineage) -> dict[str, str | None]:
+    """Stage -> digest of its sources, from the data to the model."""
+    return {execution.stage: fingerprint_of(execution) for execution in reversed(graph.executions)}
+
+
+def fingerprint_of(execution: ExecutionNode) -> str | None:
+    """Digest of the sources that a stage ran; stock stages of TFX (Transform, Trainer) carry it in `custom_config`."""
+    properties = dict(execution.properties)
+    config = properties.get("custom_config")
+    if isinstance(config, str):
+        with contextlib.suppress(json.JSONDecodeError):
+            found = json.loads(config)
+            properties = {**(found if isinstance(found, dict) else {}), **properties}
+    fingerprint = properties.get("code_fingerprint")
+    return str(fingerprint) if fingerprint else None
 
 
 def _utc(milliseconds: int) -> str:

@@ -99,11 +99,13 @@ def _checked_examples(examples: Mapping[str, torch.Tensor], dynamic_sequence: Se
             raise ExportError(
                 f"example input {name!r} must be a tensor of at least {least} dimension(s), the batch first; got {tensor!r:.80}"
             )
+        longer = tensor
         for axis in range(least):
             if tensor.shape[axis] == 0:
                 raise ExportError(f"example input {name!r} is empty along dimension {axis}; give at least one row and step")
-            tensor = tensor if tensor.shape[axis] > 1 else tensor.repeat_interleave(2, axis)  # noqa: PLW2901
-        checked[name] = tensor.detach().cpu()
+            # A dimension of 1 would be specialised by torch.export.
+            longer = longer if longer.shape[axis] > 1 else longer.repeat_interleave(2, axis)
+        checked[name] = longer.detach().cpu()
     rows = {name: tensor.shape[0] for name, tensor in checked.items()}
     if len(set(rows.values())) > 1:
         raise ExportError(f"example inputs have different numbers of rows: {rows}; give one batch")

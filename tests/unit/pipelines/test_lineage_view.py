@@ -26,7 +26,7 @@ def graph():
     executions = (
         execution(4, "keras-registrar", mlflow_run_id="r" * 32),
         execution(3, "keras-trainer", mlflow_run_id="t" * 32, code_fingerprint="c" * 64),
-        execution(2, "transform"),
+        execution(2, "transform", custom_config='{"code_fingerprint": "beef"}'),
         execution(1, "ingest", data_path="/data/credit.csv", input_digest="a" * 64, rows=4454),
     )
     artifacts = tuple(ArtifactNode(number, "Model", f"/a/{number}", "LIVE", {}) for number in (11, 12, 13))
@@ -56,7 +56,11 @@ def test_the_document_leads_from_the_version_to_the_bytes_of_the_data(document, 
     assert document["data"] == {"path": "/data/credit.csv", "sha256": "a" * 64, "rows": 4454}
     assert document["model"]["digest"] == DIGEST
     assert document["model"]["pushed_folder"] == str(tmp_path)
-    assert document["code"] == {"git_commit": "e" * 40, "git_dirty": "true", "fingerprints": {"keras-trainer": "c" * 64}}
+    assert document["code"] == {
+        "git_commit": "e" * 40,
+        "git_dirty": "true",
+        "fingerprints": {"transform": "beef", "keras-trainer": "c" * 64},
+    }
     assert document["environment"] == {"lock_digest": "f" * 64}
     assert document["mlflow_runs"] == {"keras-trainer": "t" * 32}
     assert document["pipeline_runs"] == ["run-1"]
