@@ -7,6 +7,7 @@ SHELL := /bin/bash
 USE_CASE ?= credit_risk
 ARGS ?=
 UPGRADE ?=
+WORKERS ?= 2
 SETUP := bash infra/environment/setup.sh
 PY := .venv/bin/python
 
@@ -19,6 +20,7 @@ help:  ## show this list
 #: PYTHON                CPython 3.11 to build .venv with (otherwise python3.11 or python3 on PATH)
 #: USE_CASE              what `make run` runs: a use case of pipelines/ or a folder (credit_risk)
 #: ARGS                  more arguments: of `tandem run` for run, of pytest for test and bench
+#: WORKERS               pytest processes of `make test` (2: one a core)
 #: UPGRADE               1: `make lock` takes the newest versions that fit instead of keeping what is locked
 #: PIP_FIND_LINKS        pip's own: a folder or page that holds torch's CPU wheel; PIP_INDEX_URL and the others work too
 #: TANDEM_DEBIAN_MIRROR  a Debian mirror for the private C library, where glibc is older than 2.39 and apt names none
@@ -33,7 +35,7 @@ test:  ## set up with the test group, then check style, types and imports, and r
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) -c 'import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())'
-	$(PY) -m pytest -m 'not bench' $(ARGS)
+	$(PY) -m pytest -m 'not bench' -n $(WORKERS) --dist loadfile $(ARGS)
 
 bench:  ## set up with the test group, then measure (tests/bench); takes long
 	@$(SETUP) test

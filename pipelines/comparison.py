@@ -1,16 +1,15 @@
 """Candidates of runs side by side, as the document that `tandem compare --json` prints (docs/json.md). Nothing heavy is imported."""
 
-import contextlib
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from components.core.contracts import FRAMEWORKS
-from components.core.errors import ConfigError, StoreError
+from components.core.errors import ConfigError
 from components.core.measurements import AuditReport, SliceReport
 from pipelines.journal import RunRecord, find_run, read_runs
+from pipelines.mlflow_store import experiments_of
 from pipelines.run_facts import CandidateFacts, RunFacts, has_audit
 
 DEFAULT_UI = "http://127.0.0.1:5000"
@@ -195,22 +194,3 @@ def compare_link(run_ids: Sequence[str], experiments: Sequence[str], ui_address:
 
 def _json_list(values: Sequence[str]) -> str:
     return quote("[" + ",".join(f'"{value}"' for value in dict.fromkeys(values)) + "]", safe="")
-
-
-def experiments_of(mlflow_store: Path, run_ids: Sequence[str]) -> list[str]:
-    """Ids of the experiments that hold these MLflow runs, read from the SQLite file itself: MLflow's client costs 1.6 s of CPU.
-
-    Empty when there is no such file. A test holds the two column names that are read against the MLflow release that is locked.
-
-    Raises:
-        StoreError: the file cannot be read as MLflow's store.
-    """
-    if not mlflow_store.is_file() or not run_ids:
-        return []
-    marks = ",".join("?" * len(run_ids))
-    query = f"SELECT DISTINCT experiment_id FROM runs WHERE run_uuid IN ({marks}) ORDER BY experiment_id"  # noqa: S608 - only marks
-    try:
-        with contextlib.closing(sqlite3.connect(f"file:{quote(str(mlflow_store))}?mode=ro", uri=True, timeout=10)) as store:
-            return [str(row[0]) for row in store.execute(query, list(run_ids))]
-    except sqlite3.Error as error:
-        raise StoreError(f"{mlflow_store}: cannot be read as MLflow's store: {error}; see `tandem doctor`") from error

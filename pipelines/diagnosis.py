@@ -9,7 +9,8 @@ from components.core.measurements import AuditReport, CompileReport, Gate, Worst
 from components.ingest.digest import data_digest
 from pipelines.config import find_use_case, load_config
 from pipelines.journal import RunRecord, read_runs
-from pipelines.next_run import forecast
+from pipelines.mlflow_store import champion_of
+from pipelines.next_run import champion_now, forecast
 from pipelines.plan import plan_training
 from pipelines.run_facts import CandidateFacts, RunFacts
 
@@ -113,10 +114,12 @@ def next_run(record: RunRecord, *, home: Path, overrides: Sequence[str]) -> dict
     """Which stages `tandem run` of the same use case would execute now; `problem` says why that cannot be told."""
     try:
         config = load_config(find_use_case(record.use_case_path), overrides=overrides)
-        plan = plan_training(config, data_digest=data_digest(config.data_path))
+        history = read_runs(config.runs_folder)
+        champion = champion_now(champion_of(config.home / "mlflow.db", f"{config.name}-prod"), f"{config.name}-prod", [record, *history])
+        plan = plan_training(config, data_digest=data_digest(config.data_path), champion=champion)
     except (TandemError, OSError) as error:
         return {"problem": f"the next run could not begin: {error}", "home": None, "stages": []}
-    stages = forecast(plan, record, read_runs(config.runs_folder))
+    stages = forecast(plan, record, history)
     elsewhere = config.home != home
     return {
         "problem": f"it would use another home: {config.home}; nothing of {home} is taken" if elsewhere else "",

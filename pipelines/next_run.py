@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from components.core.contracts import Champion
 from pipelines.journal import RunRecord, StageRecord
 from pipelines.parameter_changes import describe_changes
 from pipelines.plan import StagePlan, TrainingPlan
@@ -64,6 +65,24 @@ def forecast(plan: TrainingPlan, record: RunRecord, history: Sequence[RunRecord]
         reasons = _reasons(stage, record, blockers, lock_changed=lock_changed)
         forecasts.append(StageForecast(stage.name, "execute", tuple(reasons)))
     return forecasts
+
+
+def champion_now(found: tuple[str, str] | None, name: str, runs: Sequence[RunRecord]) -> Champion | None:
+    """The champion that the next run meets, as far as it can be told without loading it.
+
+    Args:
+        found: its version and digest in the registry, None when there is none.
+        name: of the production model.
+        runs: runs that may have met it; only they know where its SavedModel lies.
+    """
+    if found is None:
+        return None
+    version, digest = found
+    for text in (stage.parameters.get("champion") for run in runs for stage in run.stages):
+        met = Champion.from_json(text) if text else None
+        if met is not None and (met.name, met.version, met.digest) == (name, version, digest):
+            return met
+    return Champion(name=name, version=version, digest=digest, path="")
 
 
 def _nearest(names: Sequence[str], plan: TrainingPlan) -> list[str]:

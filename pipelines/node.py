@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import logging
 import multiprocessing
+import multiprocessing.util
 import os
 import signal
 import sys
@@ -143,7 +144,8 @@ def run_stage(request: dict[str, Any], connection: Any) -> None:
     sys.stderr.flush()
     connection.send(("result", result))
     connection.close()
-    # Threads of the libraries (gRPC, tf.data) must not keep a finished stage alive.
+    # Threads of the libraries (gRPC, tf.data) must not keep a finished stage alive; what they registered with multiprocessing is let go.
+    multiprocessing.util._run_finalizers()  # type: ignore[attr-defined]  # what multiprocessing itself calls at an orderly end
     os._exit(0)
 
 

@@ -1,5 +1,6 @@
 """Where an unfinished training waits to be continued: one file an input fingerprint, written whole or not at all."""
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -77,13 +78,12 @@ class CheckpointSlot:
             lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except FileNotFoundError:  # its owner has just finished and cleared it
             return False
-        try:
+        # Somebody else holds it, or cleared the folder since; either way it is not ours.
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(lock).st_ino == (folder / "lock").stat().st_ino:
                 self._lock = lock
                 return True
-        except (BlockingIOError, FileNotFoundError):
-            pass
         os.close(lock)
         return False
 

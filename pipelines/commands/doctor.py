@@ -20,10 +20,11 @@ def execute(arguments: argparse.Namespace) -> int:
     home, serving = Path(arguments.home).expanduser().resolve(), Path(arguments.serving).expanduser().resolve()
     findings = examine(home=home, serving=serving)
     if arguments.json:
-        rows = [{"name": f.name, "ok": f.ok, "detail": f.detail, "remedy": f.remedy} for f in findings]
+        rows = [{"name": f.name, "ok": f.ok, "checked": f.checked, "detail": f.detail, "remedy": f.remedy} for f in findings]
         print_json({"schema_version": 1, "ok": all(f.ok for f in findings), "findings": rows})
     else:
         for finding in findings:
             remedy = "" if finding.ok else f"; {finding.remedy}"
-            sys.stdout.write(f"{'ok' if finding.ok else 'wrong':<6} {finding.name:<10} {finding.detail}{remedy}\n")
+            verdict = "-" if not finding.checked else "ok" if finding.ok else "wrong"
+            sys.stdout.write(f"{verdict:<6} {finding.name:<10} {finding.detail}{remedy}\n")
     return 0 if all(finding.ok for finding in findings) else 1

@@ -18,7 +18,8 @@ from components.core.errors import EnvironmentFault, StoreError
 from components.core.tracking import StageRun
 from infra.ui_server import serve_ui
 from pipelines.cli import main
-from pipelines.comparison import compare_link, experiments_of
+from pipelines.comparison import compare_link
+from pipelines.mlflow_store import champion_of, experiments_of
 
 PROGRAM = "import sys; from pipelines.cli import main; sys.exit(main(sys.argv[1:]))"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -124,9 +125,25 @@ def test_a_store_that_mlflow_refuses_ends_at_once(tmp_path):
         pass
 
 
-def test_the_compare_link_is_the_route_of_this_mlflow(store):
+def test_questions_to_the_sqlite_file_fit_this_mlflow(store):
     home, runs = store
+    from mlflow.tracking import MlflowClient
+
+    uri = f"sqlite:///{home / 'mlflow.db'}"
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    client.create_registered_model("my-case-prod")
+    client.create_model_version("my-case-prod", "file:///a")
+    client.create_model_version("my-case-prod", "file:///b", tags={"tree_digest": "d" * 64, "framework": "keras"})
     assert experiments_of(home / "mlflow.db", runs) == ["1"]
+    assert champion_of(home / "mlflow.db", "my-case-prod") is None
+    client.set_registered_model_alias("my-case-prod", "champion", "2")
+    assert champion_of(home / "mlflow.db", "my-case-prod") == ("2", "d" * 64)
+    client.set_registered_model_alias("my-case-prod", "champion", "1")
+    assert champion_of(home / "mlflow.db", "my-case-prod") == ("1", "")
+
+
+def test_the_compare_link_is_the_route_of_this_mlflow(store):
+    _, runs = store
     link = compare_link(runs, ["1"], "http://127.0.0.1:5000")
     assert link.startswith("http://127.0.0.1:5000/#/compare-runs?runs=%5B%22")
     import mlflow

@@ -1,6 +1,7 @@
 """`tandem compare`: the document, its text, and the command."""
 
 import json
+import pathlib
 import sqlite3
 
 import pytest
@@ -9,8 +10,9 @@ from components.core.contracts import AuditSpec
 from components.core.errors import ConfigError, StoreError
 from components.core.measurements import Gate, MetricValue, PushReport
 from pipelines.cli import main
-from pipelines.comparison import choose_runs, compare, compare_link, experiments_of, slice_differences
+from pipelines.comparison import choose_runs, compare, compare_link, slice_differences
 from pipelines.comparison_view import comparison_text
+from pipelines.mlflow_store import experiments_of
 from pipelines.run_facts import read_run_facts
 from pipelines.text_layout import display_width
 
@@ -61,6 +63,15 @@ def test_the_keys_that_programs_rely_on(compared, home):
     assert (keras["size_bytes"], keras["parameter_count"], keras["training_seconds"]) == (2_500_000, 1234, 3.25)
     assert [bucket["batch"] for bucket in keras["latency"]] == [1, 64]
     json.dumps(document, allow_nan=False)
+
+
+def test_every_key_is_documented(compared, home):
+    text = (pathlib.Path(__file__).resolve().parents[3] / "docs/json.md").read_text()
+    document = document_of(compared, home=home)
+    keys = {*document, *document["candidates"][0], *document["runs"][0]}
+    assert [key for key in sorted(keys) if f"`{key}`" not in text] == []
+    nested = {*document["candidates"][0]["gates"][0], *document["candidates"][0]["latency"][0], *document["slices"][0]["entries"][0]}
+    assert [key for key in sorted(nested) if key not in text] == []
 
 
 def test_slices_that_differ_most_come_first_and_undefined_ones_last(compared):

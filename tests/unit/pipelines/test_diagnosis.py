@@ -1,6 +1,7 @@
 """`tandem why`: what stopped a run, and what the next one executes."""
 
 import json
+import pathlib
 import shutil
 
 import pytest
@@ -55,6 +56,13 @@ def test_the_gate_slice_and_remedy_that_stopped_a_candidate(home, made):
     ):
         assert part in text
     assert document["failure"] is None
+
+
+def test_every_key_is_documented(home, made):
+    text = (pathlib.Path(__file__).resolve().parents[3] / "docs/json.md").read_text()
+    document = why(home.add_run([made.audit("keras")]), home)
+    assert [key for key in {*document, *document["candidates"][0]} if f"`{key}`" not in text] == []
+    assert [key for key in document["next_run"] if key not in text] == []
 
 
 def test_the_worst_row_of_a_failed_parity(home, made):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from components.core.contracts import Champion, DataSpec, ServingSpec, TrainingSpec
-from pipelines.next_run import forecast
+from pipelines.next_run import champion_now, forecast
 from pipelines.parameter_changes import describe_changes
 from pipelines.plan import StagePlan, TrainingPlan
 
@@ -152,3 +152,12 @@ def test_code_environment_and_champion_are_told_apart():
     assert changes("name", "a", "b") == ["key name a -> b"]
     assert changes("anything", "x" * 100, "b") == [f"parameter anything {'x' * 60}... -> b"]
     assert describe_changes("transform", {"a": "1"}, {"a": "1"}, lock_changed=False) == []
+
+
+def test_a_champion_that_a_run_has_met_is_the_same_and_another_one_is_new(home):
+    met = Champion(name="credit-risk-prod", version="3", digest="d" * 64, path="/champions/3")
+    record = home.add_run(plan={"keras-auditor": {"champion": met.to_json()}, "pusher": {"champion": ""}})
+    assert champion_now(("3", "d" * 64), "credit-risk-prod", [record]) == met
+    other = champion_now(("4", "e" * 64), "credit-risk-prod", [record])
+    assert (other.version, other.path) == ("4", "")
+    assert champion_now(None, "credit-risk-prod", [record]) is None
