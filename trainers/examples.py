@@ -13,6 +13,7 @@ from components.core.errors import TrainingError
 _READ_ROWS = 4096
 _SHUFFLE_ROWS = 65_536
 Features = dict[str, NDArray[Any]]
+Batch = tuple[Features, NDArray[np.int64]]
 
 
 def limit_threads(threads: int) -> None:
@@ -52,8 +53,8 @@ class ExampleReader:
         self._seed = shuffle_seed
         self._cache_bytes = cache_bytes
         self._opened = False
+        self._kept: Batch | None = None
         self._in_memory: tf.data.Dataset | None = None
-        self._order: tf.Variable | None = None
         self.rows: int | None = None
 
     @property
@@ -74,22 +75,40 @@ class ExampleReader:
         """
         if not self._opened:
             self._open()
-        if self._in_memory is None:
+        if self._kept is None:
             return self._from_files(epoch)
-        if self._order is not None:
-            self._order.assign(self._random(epoch).permutation(self.rows or 0))
+        if self._in_memory is None:
+            self._in_memory = self._gathered(*self._kept)
+        self._order.assign(self._permutation(epoch))
         return self._in_memory
 
-    def arrays(self, epoch: int) -> Iterator[tuple[Features, NDArray[np.int64]]]:
-        """The same batches as NumPy arrays; they are read-only views of TensorFlow's memory, not copies."""
-        yield from self.batches(epoch).as_numpy_iterator()
+    def arrays(self, epoch: int) -> Iterator[Batch]:
+        """The same batches as NumPy arrays.
+
+        Of a split in memory a batch is gathered here, without a way through TensorFlow's threads; of a split in files it is a read-only
+        view of TensorFlow's memory, not a copy.
+        """
+        if not self._opened:
+            self._open()
+        if self._kept is None:
+            yield from self._from_files(epoch).as_numpy_iterator()
+            return
+        features, labels = self._kept
+        order = self._permutation(epoch)
+        for start in range(0, order.size, self._batch_size):
+            index = order[start : start + self._batch_size]
+            yield {name: column[index] for name, column in features.items()}, labels[index]
+
+    def _permutation(self, epoch: int) -> NDArray[np.int64]:
+        rows = self.rows or 0
+        return np.arange(rows) if self._seed is None else self._random(epoch).permutation(rows)
 
     def _random(self, epoch: int) -> np.random.Generator:
         return np.random.default_rng([self._seed or 0, epoch])
 
     def _open(self) -> None:
         """Reads the split up to the bound, checks what it reads, and keeps it where all of it fits."""
-        parts: list[tuple[Features, NDArray[np.int64]]] = []
+        parts: list[Batch] = []
         size = 0
         for features, labels in _parsed(tf.data.TFRecordDataset(self._files, "GZIP"), self._spec, self._label, rows=_READ_ROWS):
             size += sum(array.nbytes for array in features.values()) + labels.nbytes
@@ -101,22 +120,24 @@ class ExampleReader:
             raise TrainingError(f"the split in {self._files[0]} has no rows; look at the ingest and its split weights")
         self._opened = True
         if size <= self._cache_bytes:
-            self._keep(parts)
+            self._kept = (
+                {name: np.concatenate([features[name] for features, _ in parts]) for name in parts[0][0]},
+                np.concatenate([labels for _, labels in parts]),
+            )
+            self.rows = int(self._kept[1].size)
 
-    def _keep(self, parts: list[tuple[Features, NDArray[np.int64]]]) -> None:
-        features = {name: tf.constant(np.concatenate([part[0][name] for part in parts])) for name in parts[0][0]}
-        labels = tf.constant(np.concatenate([part[1] for part in parts]))
-        rows = int(labels.shape[0])
-        self.rows = rows
+    def _gathered(self, features: Features, labels: NDArray[np.int64]) -> tf.data.Dataset:
+        """The split in memory as a data set that gathers each batch in the order of `_order`."""
+        columns = {name: tf.constant(column) for name, column in features.items()}
+        targets = tf.constant(labels)
         # A variable, because a new data set for each epoch would be traced anew: 50 ms an epoch.
-        order = tf.Variable(np.arange(rows), trainable=False)
-        self._order = order if self._seed is not None else None
+        self._order = order = tf.Variable(np.arange(labels.size), trainable=False)
 
         def gather(start: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
             index = order[start : start + self._batch_size]
-            return {name: tf.gather(column, index) for name, column in features.items()}, tf.gather(labels, index)
+            return {name: tf.gather(column, index) for name, column in columns.items()}, tf.gather(targets, index)
 
-        self._in_memory = _quiet(tf.data.Dataset.range(0, rows, self._batch_size).map(gather).prefetch(2))
+        return _quiet(tf.data.Dataset.range(0, labels.size, self._batch_size).map(gather).prefetch(2))
 
     def _from_files(self, epoch: int) -> tf.data.Dataset:
         files = list(self._files)
@@ -183,7 +204,7 @@ def _parsed_tensors(records: tf.data.Dataset, spec: ModelSpec, label: str, *, ro
     return records.batch(rows).map(parse)
 
 
-def _parsed(records: tf.data.Dataset, spec: ModelSpec, label: str, *, rows: int) -> Iterator[tuple[Features, NDArray[np.int64]]]:
+def _parsed(records: tf.data.Dataset, spec: ModelSpec, label: str, *, rows: int) -> Iterator[Batch]:
     yield from _quiet(_parsed_tensors(records, spec, label, rows=rows).prefetch(2)).as_numpy_iterator()
 
 

@@ -18,6 +18,7 @@ from components.core.files import file_digest, tree_digest
 from trainers.model_spec import read_model_spec
 
 EXECUTION_KEY = "execution"
+_EVAL_ROWS = 512
 _DISTRIBUTIONS: dict[Framework, tuple[str, ...]] = {
     "keras": ("tensorflow", "keras", "numpy"),
     "lightning": ("torch", "pytorch-lightning", "tensorflow", "numpy"),
@@ -143,6 +144,11 @@ class TrainingJob:
     def stage(self) -> str:
         """Node id, e.g. `keras-trainer`; the framework where no pipeline gave one."""
         return self.config.execution.get("stage") or f"{self.config.framework}-trainer"
+
+    @property
+    def eval_batch_size(self) -> int:
+        """Rows a batch of the eval split: it has no influence on the result, and fewer calls are faster."""
+        return max(_EVAL_ROWS, self.training.batch_size)
 
     @property
     def positive_index(self) -> int:

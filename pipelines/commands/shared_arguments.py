@@ -54,4 +54,4 @@ def config_of(use_case: str, overrides: list[str]) -> PipelineConfig:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Prints one JSON document."""
-    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -18,7 +18,9 @@ def build_model(spec: ModelSpec, hparams: dict[str, Any]) -> keras.Model:
         a model from name -> tensor to logits float32[N, C].
     """
     inputs = {feature.name: keras.Input(feature.shape, dtype=feature.dtype, name=feature.name) for feature in spec.features}
-    columns = [_flat(inputs[feature.name]) for feature in spec.floats]
+    scalars = [inputs[feature.name] for feature in spec.floats if not feature.shape]
+    columns = [keras.ops.stack(scalars, axis=1)] if scalars else []
+    columns += [_flat(inputs[feature.name]) for feature in spec.floats if feature.shape]
     for feature in spec.ids:
         embedding = keras.layers.Embedding(feature.vocabulary_size, hparams["embedding_dim"], name=f"embedding_{feature.name}")
         columns.append(_flat(embedding(inputs[feature.name])))
@@ -32,8 +34,5 @@ def build_model(spec: ModelSpec, hparams: dict[str, Any]) -> keras.Model:
 
 
 def _flat(tensor: keras.KerasTensor) -> keras.KerasTensor:
-    """[N, *shape] -> [N, product of shape]; a scalar becomes one column."""
-    width = 1
-    for size in tensor.shape[1:]:
-        width *= size
-    return keras.layers.Reshape((width,))(tensor)
+    """[N, *shape] -> [N, product of shape]."""
+    return keras.layers.Flatten()(tensor) if len(tensor.shape) > 2 else tensor

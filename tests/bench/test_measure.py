@@ -220,3 +220,20 @@ def test_run_writes_a_section_and_says_what_failed(tmp_path):
     assert f"## {time.strftime('%Y-%m-%d', time.gmtime(began))}" in text
     assert "- processor: " in text
     assert "Not measured: FileExistsError" in text
+
+
+def test_whole_runs_become_ratios_of_medians(bench_modules):
+    from process_tree import Usage
+    from whole_run import figures_of
+
+    def usages(*seconds):
+        return [Usage(wall_s=second, cpu_s=second / 2, peak_bytes=2_000_000_000, processes=3, exit_code=0) for second in seconds]
+
+    figures = {
+        figure.name: figure for figure in figures_of({"cold": usages(50, 45, 90), "again": usages(10, 9, 15), "stock": usages(60, 62, 50)})
+    }
+    cold, again = figures["cold against stock, wall"], figures["re-run against cold, cpu"]
+    assert (round(cold.value, 6), cold.limit, cold.verdict) == (round(50 / 60, 6), 0.9, "met")
+    assert (again.value, again.limit, again.verdict) == (10 / 50, 0.25, "met")
+    assert figures["Tandem, two frameworks, cold, cpu"].value == 25
+    assert figures["stock TFX, Keras alone, cold, largest process"].value == 2.0

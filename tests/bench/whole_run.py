@@ -31,10 +31,11 @@ def measure(place: Place) -> list[Figure]:
 
     (place.folder / "whole-stock.log").unlink(missing_ok=True)
     used = alternate({"cold": cold, "again": again, "stock": peer}, place.repeats)
-    return [*_figures(used), _stock_auc(place.folder / "whole-stock.log")]
+    return [*figures_of(used), _stock_auc(place.folder / "whole-stock.log")]
 
 
-def _figures(used: dict[str, list[Usage]]) -> list[Figure]:
+def figures_of(used: dict[str, list[Usage]]) -> list[Figure]:
+    """Medians, ratios of medians and peaks of `cold`, `again` and `stock`."""
     names = {"cold": "Tandem, two frameworks, cold", "again": "Tandem, unchanged re-run", "stock": "stock TFX, Keras alone, cold"}
     figures = []
     for kind, unit in (("wall", "s"), ("cpu", "CPU s")):

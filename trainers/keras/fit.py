@@ -122,9 +122,9 @@ def _prepare(model: keras.Model, job: TrainingJob, course: Course) -> None:
 
 def _run_epochs(model: keras.Model, job: TrainingJob, course: Course, *, best: list[NDArray[Any]]) -> list[NDArray[Any]]:
     """Runs the epochs that are left; returns the weights of the best one."""
-    options: dict[str, Any] = {"label": job.config.label, "batch_size": job.training.batch_size, "cache_bytes": job.config.cache_bytes}
-    train = ExampleReader(job.train_files, job.spec, shuffle_seed=job.training.seed, **options)
-    held_out = ExampleReader(job.eval_files, job.spec, **options)
+    options: dict[str, Any] = {"label": job.config.label, "cache_bytes": job.config.cache_bytes}
+    train = ExampleReader(job.train_files, job.spec, batch_size=job.training.batch_size, shuffle_seed=job.training.seed, **options)
+    held_out = ExampleReader(job.eval_files, job.spec, batch_size=job.eval_batch_size, **options)
     forward = tf.function(lambda features: tf.cast(model(features, training=False), tf.float32), reduce_retracing=True)
     while not course.finished:
         epoch = course.state.epoch + 1

@@ -1,4 +1,4 @@
-"""The transformed examples as a Lightning DataModule: tf.data's memory seen by torch, nothing copied."""
+"""The transformed examples as a Lightning DataModule: torch sees the reader's memory, nothing is copied."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -51,9 +51,10 @@ class ExamplesDataModule(pl.LightningDataModule):
 
     def __init__(self, job: TrainingJob) -> None:
         super().__init__()
-        options: dict[str, Any] = {"label": job.config.label, "batch_size": job.training.batch_size, "cache_bytes": job.config.cache_bytes}
-        self.train = TorchBatches(ExampleReader(job.train_files, job.spec, shuffle_seed=job.training.seed, **options))
-        self.held_out = TorchBatches(ExampleReader(job.eval_files, job.spec, **options))
+        options: dict[str, Any] = {"label": job.config.label, "cache_bytes": job.config.cache_bytes}
+        train = ExampleReader(job.train_files, job.spec, batch_size=job.training.batch_size, shuffle_seed=job.training.seed, **options)
+        self.train = TorchBatches(train)
+        self.held_out = TorchBatches(ExampleReader(job.eval_files, job.spec, batch_size=job.eval_batch_size, **options))
 
     def train_dataloader(self) -> TorchBatches:
         """The train split, in another order each epoch."""

@@ -101,7 +101,7 @@ def test_both_frameworks_see_the_same_rows_in_the_same_order(workplace, cache_by
 
 
 @MODES
-def test_torch_sees_the_memory_of_tensorflow_without_a_warning(files, cache_bytes):
+def test_torch_sees_the_memory_of_the_reader_without_a_warning(files, cache_bytes):
     source = reader(files, cache_bytes=cache_bytes)
     seen = []
 
