@@ -19,7 +19,7 @@ help:  ## show this list
 
 #: PYTHON                CPython 3.11 to build .venv with (otherwise python3.11 or python3 on PATH)
 #: USE_CASE              what `make run` runs: a use case of pipelines/ or a folder (credit_risk)
-#: ARGS                  more arguments: of `tandem run` for run, of pytest for test and bench
+#: ARGS                  more arguments: of `tandem run` for run, of pytest for test, of tests/bench/run.py for bench
 #: WORKERS               pytest processes of `make test` (2: one a core)
 #: UPGRADE               1: `make lock` takes the newest versions that fit instead of keeping what is locked
 #: PIP_FIND_LINKS        pip's own: a folder or page that holds torch's CPU wheel; PIP_INDEX_URL and the others work too
@@ -39,7 +39,7 @@ test:  ## set up with the test group, then check style, types and imports, and r
 
 bench:  ## set up with the test group, then measure (tests/bench); takes long
 	@$(SETUP) test
-	$(PY) -m pytest -m bench -s tests/bench $(ARGS)
+	$(PY) tests/bench/run.py $(ARGS)
 
 lock:  ## resolve pyproject.toml again and write requirements.lock and requirements-test.lock
 	@$(SETUP) run

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from components.core.contracts import Champion
-from components.core.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_NOTHING_BLESSED, StageError, TandemError
+from components.core.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_NOTHING_BLESSED, ConfigError, StageError, TandemError
 from components.core.files import read_json
 from components.core.measurements import PUSH_FILE
 from components.ingest.digest import data_digest
 from pipelines import node
 from pipelines.config import PipelineConfig, environment_for
-from pipelines.journal import RunJournal, RunRecord, bury, dead_runs
+from pipelines.journal import RunJournal, RunRecord, bury, dead_runs, read_runs
 from pipelines.plan import TrainingPlan, plan_training
 
 STOP_GRACE_S = 20.0
@@ -199,10 +199,26 @@ class _Runner:
             "plan": self.plan,
             "run_id": self.journal.record.id,
             "stages": list(self.chosen),
+            "base_run_id": self._base_run_id(),
             "log": str(self.journal.folder / "logs" / "compile.log"),
         }
         compiled: bytes = self._ask(node.compile_ir, request, what="the compilation of the pipeline")
         return compiled
+
+    def _base_run_id(self) -> str | None:
+        """The newest run of this use case that has everything that a partial run takes from stages before it; None when it takes nothing.
+
+        Raises:
+            ConfigError: no run has it.
+        """
+        taken = {name for stage in self.chosen for name in self.plan[stage].upstream} - set(self.chosen)
+        if not taken:
+            return None
+        for record in read_runs(self.config.runs_folder):
+            ended_well = {stage.name for stage in record.stages if stage.state in ("complete", "cached")}
+            if record.use_case_path == str(self.config.use_case.folder) and taken <= ended_well:
+                return record.id
+        raise ConfigError(f"no run has the outputs of {', '.join(sorted(taken))}, which this part takes; run without --from first")
 
     def _ask(self, function: Callable[..., None], request: dict[str, Any], *, what: str) -> Any:
         """Calls a function of `node` in a child and waits for its answer."""

@@ -117,8 +117,8 @@ def _compile(request: dict[str, Any]) -> bytes:
     with metadata.Metadata(_connection_config(runner_utils.extract_local_deployment_config(ir))) as store:
         chosen = request["stages"]
         if set(chosen) != set(request["plan"].names()):
-            partial_run_utils.mark_pipeline(ir, from_nodes=chosen, to_nodes=chosen, snapshot_settings=None)
-            partial_run_utils.snapshot(store, ir)
+            partial_run_utils.mark_pipeline(ir, from_nodes=chosen, to_nodes=chosen)
+            partial_run_utils.snapshot(store, ir, base_run_id=request["base_run_id"])
     return bytes(ir.SerializeToString(deterministic=True))
 
 
@@ -207,8 +207,10 @@ def explain(error: BaseException, stage: str, log: str) -> str:
             text = str(link)
             return text if text.startswith(stage) else f"{stage}: {text}"
     for link in _chain(error):
-        if isinstance(link, OSError) and link.errno in (errno.ENOSPC, errno.EDQUOT):
-            place = link.filename or "the output"
+        # Beam and TensorFlow tell a full disk in their own words, with the system's inside.
+        full = link.errno in (errno.ENOSPC, errno.EDQUOT) if isinstance(link, OSError) else os.strerror(errno.ENOSPC) in str(link)
+        if full:
+            place = getattr(link, "filename", None) or "the artifacts"
             return f"{stage}: no space left on the disk that holds {place}; free some and run again, finished stages are kept"
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
     return f"{stage}: {type(error).__name__}: {first[:300]}; the whole story is in {log}"

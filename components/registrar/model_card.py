@@ -168,4 +168,6 @@ def _interval(metric: MetricValue) -> str:
 def _cell(text: str) -> str:
     """Text of the data inside a table: it must not end the cell, start markup or another line."""
     plain = " ".join(text.split())
-    return "".join(f"\\{character}" if character in "\\`*_[]<>|#" else character for character in plain)
+    # MLflow's page shows a backslash before an angle bracket as it stands, so these become entities.
+    entities = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+    return "".join(entities.get(character) or (f"\\{character}" if character in "\\`*_[]|#" else character) for character in plain)
