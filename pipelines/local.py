@@ -123,6 +123,7 @@ class _Runner:
     def __init__(self, task: _Task, *, journal: RunJournal, display: Display, parallel: int) -> None:
         self.config, self.data_digest, self.plan, self.chosen = task.config, task.data_digest, task.plan, task.chosen
         self.journal, self.display, self.parallel = journal, display, parallel
+        os.environ["TANDEM_PRELOAD_LOG"] = str(journal.folder / "logs" / "preload.log")
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["pipelines.preload"])
         self.children: dict[str, _Child] = {}

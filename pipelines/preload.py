@@ -6,6 +6,15 @@ Nothing here may run a TensorFlow operation: threads that it starts would not be
 import importlib
 import os
 
+LOG_VARIABLE = "TANDEM_PRELOAD_LOG"
+
+log = os.environ.get(LOG_VARIABLE)
+if log:
+    # What the libraries say while they load is of no use on a terminal; children send their own output to their own logs.
+    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 

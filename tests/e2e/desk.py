@@ -74,12 +74,11 @@ class Desk:
         experiments = [experiment.experiment_id for experiment in client.search_experiments()]
         return list(client.search_runs(experiments, max_results=1000))
 
-    def wait_for_stage(self, name: str, state: str, *, limit_s: float = 300) -> None:
+    def wait_for_checkpoints(self, count: int, *, limit_s: float = 400) -> None:
+        """Waits until `count` trainings have finished an epoch."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
-            for path in sorted((self.folder / ".tandem" / "runs").glob("*/run.json"), reverse=True)[:1]:
-                stages = {stage["name"]: stage["state"] for stage in json.loads(path.read_text())["stages"]}
-                if stages[name] == state:
-                    return
+            if len(list((self.folder / ".tandem" / "checkpoints").glob("*/checkpoint.bin"))) >= count:
+                return
             time.sleep(0.1)
-        raise AssertionError(f"{name} did not become {state} within {limit_s} s")
+        raise AssertionError(f"{count} trainings did not finish an epoch within {limit_s} s")

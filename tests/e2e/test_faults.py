@@ -106,7 +106,7 @@ def test_a_model_class_that_raises_is_told_with_its_line(case: Desk) -> None:
 
 
 def test_a_loss_that_is_not_finite_stops_its_trainer(case: Desk) -> None:
-    answer = case.call("run", "fraud", *SMALL, "--set", "training.learning_rate=1e38")
+    answer = case.call("run", "fraud", *SMALL, "--set", "training.learning_rate=1e20")
     message = one_line(answer)
     assert answer.code == 2
     assert "-trainer" in message
@@ -117,8 +117,7 @@ def test_a_loss_that_is_not_finite_stops_its_trainer(case: Desk) -> None:
 
 def test_ctrl_c_ends_in_order_and_the_next_run_goes_on(case: Desk) -> None:
     process = case.start("run", "fraud", *LONG)
-    case.wait_for_stage("keras-trainer", "running")
-    time.sleep(6)
+    case.wait_for_checkpoints(2)
     process.send_signal(signal.SIGINT)
     answer = case.wait(process)
     assert answer.code == 130, answer.err
@@ -126,17 +125,14 @@ def test_ctrl_c_ends_in_order_and_the_next_run_goes_on(case: Desk) -> None:
     assert none_running(case)
     assert "KILLED" in {run.info.status for run in case.mlflow_runs()}
     assert case.newest_run()["state"] == "interrupted"
-    before = {run.info.run_id for run in case.mlflow_runs() if run.data.tags["stage"].endswith("-trainer")}
     again = case.call("run", "fraud", *SMALL)
     assert again.code == 0, again.err
     assert case.states()["transform"] == "cached"
-    assert before
 
 
 def test_kill_9_leaves_nothing_running_after_the_next_start(case: Desk) -> None:
     process = case.start("run", "fraud", *LONG)
-    case.wait_for_stage("lightning-trainer", "running")
-    time.sleep(8)
+    case.wait_for_checkpoints(2)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     interrupted = {run.data.tags["framework"]: run.info.run_id for run in case.mlflow_runs() if run.data.tags["stage"].endswith("-trainer")}
