@@ -113,6 +113,9 @@ def _compile(request: dict[str, Any]) -> bytes:
 
     ir = compiler.Compiler().compile(create_training_pipeline(request["config"], request["plan"]))
     runtime_parameter_utils.substitute_runtime_parameter(ir, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: request["run_id"]})
+    for node in ir.nodes:
+        if request["plan"][node.pipeline_node.node_info.id].always_runs:
+            node.pipeline_node.execution_options.caching_options.enable_cache = False
     # The first connection makes the tables; stages that start at once would make them twice.
     with metadata.Metadata(_connection_config(runner_utils.extract_local_deployment_config(ir))) as store:
         chosen = request["stages"]
