@@ -221,14 +221,14 @@ class _Runner:
                 return record.id
         raise ConfigError(f"no run has the outputs of {', '.join(sorted(taken))}, which this part takes; run without --from first")
 
-    def _ask(self, function: Callable[..., None], request: dict[str, Any], *, what: str) -> Any:
+    def _ask(self, function: Callable[[dict[str, Any]], Any], request: dict[str, Any], *, what: str) -> Any:
         """Calls a function of `node` in a child and waits for its answer."""
         return self._begin(function, request, what=what)()
 
-    def _begin(self, function: Callable[..., None], request: dict[str, Any], *, what: str) -> Callable[[], Any]:
+    def _begin(self, function: Callable[[dict[str, Any]], Any], request: dict[str, Any], *, what: str) -> Callable[[], Any]:
         """Starts a function of `node` in a child; what is returned waits for its answer."""
         receiver, sender = self.context.Pipe(duplex=False)
-        process = self.context.Process(target=function, args=(request, sender), daemon=True)
+        process = self.context.Process(target=node.answer, args=(function, request, sender), kwargs={"what": what}, daemon=True)
         process.start()
         sender.close()
         return lambda: self._answer(process, receiver, request, what=what)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,43 +67,33 @@ def _follow_parent() -> None:
     os._exit(1)
 
 
-def find_champion(request: dict[str, Any], connection: Any) -> None:
-    """Asks the registry for the production model and answers it as JSON, or an empty text when there is none."""
+def answer(function: Callable[[dict[str, Any]], Any], request: dict[str, Any], connection: Any, *, what: str) -> None:
+    """Calls one of the functions below in this child and answers ("ok", its result) or ("error", one line)."""
     enter(Path(request["log"]))
     try:
-        from components.core.registry import Registry
-
-        champion = Registry(request["tracking"]).champion(request["name"], Path(request["folder"]))
-        connection.send(("ok", champion.to_json() if champion else ""))
+        connection.send(("ok", function(request)))
     except BaseException as error:  # noqa: BLE001 - the parent is told, whatever it is
         traceback.print_exc()
-        connection.send(("error", explain(error, "champion", request["log"])))
+        connection.send(("error", explain(error, what, request["log"])))
 
 
-def prepare_tracking(request: dict[str, Any], connection: Any) -> None:
+def find_champion(request: dict[str, Any]) -> str:
+    """The production model that the registry names, as JSON; an empty text when there is none."""
+    from components.core.registry import Registry
+
+    champion = Registry(request["tracking"]).champion(request["name"], Path(request["folder"]))
+    return champion.to_json() if champion else ""
+
+
+def prepare_tracking(request: dict[str, Any]) -> None:
     """Makes MLflow's tables and the experiment, which takes seconds the first time; trainers then find them."""
-    enter(Path(request["log"]))
-    try:
-        from components.core.tracking import prepare_store
+    from components.core.tracking import prepare_store
 
-        prepare_store(request["tracking"])
-        connection.send(("ok", None))
-    except BaseException as error:  # noqa: BLE001 - the parent is told, whatever it is
-        traceback.print_exc()
-        connection.send(("error", explain(error, "MLflow", request["log"])))
+    prepare_store(request["tracking"])
 
 
-def compile_ir(request: dict[str, Any], connection: Any) -> None:
-    """Compiles the training pipeline to TFX's IR and answers its bytes, or the error that kept it from that."""
-    enter(Path(request["log"]))
-    try:
-        connection.send(("ok", _compile(request)))
-    except BaseException as error:  # noqa: BLE001 - the parent is told, whatever it is
-        traceback.print_exc()
-        connection.send(("error", explain(error, "compile", request["log"])))
-
-
-def _compile(request: dict[str, Any]) -> bytes:
+def compile_ir(request: dict[str, Any]) -> bytes:
+    """Compiles the training pipeline to TFX's IR, marked for the stages that are to run."""
     from tfx.dsl.compiler import compiler, constants
     from tfx.orchestration import metadata
     from tfx.orchestration.local import runner_utils
@@ -188,19 +178,14 @@ def _outputs(store: Any, execution_id: int) -> dict[str, str]:
     return {event.path.steps[0].key: str(artifacts[event.artifact_id].uri) for event in events}
 
 
-def reap(request: dict[str, Any], connection: Any) -> None:
+def reap(request: dict[str, Any]) -> dict[str, Any]:
     """Ends what a run that is over left open: ML Metadata executions become FAILED, MLflow runs KILLED."""
-    enter(Path(request["log"]))
-    try:
-        from components.core import registry
-        from components.core.lineage import MetadataStore
+    from components.core import registry
+    from components.core.lineage import MetadataStore
 
-        executions = MetadataStore(request["metadata_path"], writable=True).fail_stale_executions(request["run_id"])
-        runs = registry.reap_runs(request["tracking"], request["run_id"], status=request["status"])
-        connection.send(("ok", {"executions": executions, "runs": runs}))
-    except BaseException as error:  # noqa: BLE001 - the parent is told, whatever it is
-        traceback.print_exc()
-        connection.send(("error", explain(error, "reap", request["log"])))
+    executions = MetadataStore(request["metadata_path"], writable=True).fail_stale_executions(request["run_id"])
+    runs = registry.reap_runs(request["tracking"], request["run_id"], status=request["status"])
+    return {"executions": executions, "runs": runs}
 
 
 def explain(error: BaseException, stage: str, log: str) -> str:
