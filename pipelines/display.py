@@ -30,6 +30,7 @@ class LineDisplay:
     def stage_changed(self, record: RunRecord, stage: str) -> None:
         """Writes one line."""
         entry = record.stage(stage)
+        self.last[stage] = time.monotonic()
         took = "" if entry.state == "running" else f"  {entry.seconds:.1f} s"
         self.note(f"{record.seconds:6.1f} s  {stage:<24} {entry.state}{took}")
 

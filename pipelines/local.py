@@ -22,6 +22,8 @@ from components.ingest.digest import data_digest
 from pipelines import node
 from pipelines.config import PipelineConfig, environment_for
 from pipelines.journal import RunJournal, RunRecord, bury, dead_runs, read_runs
+from pipelines.mlflow_store import champion_of
+from pipelines.next_run import cached_sources, champion_now
 from pipelines.plan import TrainingPlan, plan_training
 
 STOP_GRACE_S = 20.0
@@ -125,13 +127,25 @@ class _Runner:
         self.journal, self.display, self.parallel = journal, display, parallel
         os.environ["TANDEM_PRELOAD_LOG"] = str(journal.folder / "logs" / "preload.log")
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["pipelines.preload"])
+        self.will_execute = self._will_execute()
+        self.context.set_forkserver_preload(["pipelines.preload" if self.will_execute else "pipelines.preload_cached"])
         self.children: dict[str, _Child] = {}
         self.await_tracking: Callable[[], Any] | None = None
 
+    def _will_execute(self) -> bool:
+        """Whether any stage but those that always run is expected to execute; an expectation decides the speed, never the result."""
+        name = f"{self.config.name}-prod"
+        use_case = str(self.config.use_case.folder)
+        past = [run for run in read_runs(self.config.runs_folder) if run.use_case_path == use_case]
+        champion = champion_now(champion_of(self.config.home / "mlflow.db", name), name, past)
+        plan = plan_training(self.config, data_digest=self.data_digest, champion=champion)
+        cached = cached_sources(plan, past)
+        return any(stage.name in self.chosen and stage.name not in cached and not stage.always_runs for stage in plan.stages)
+
     def run(self) -> RunOutcome:
         """Runs every chosen stage; ends the journal in any case."""
-        self.display.note(f"run {self.journal.record.id}: loading TFX, TensorFlow and PyTorch once for all stages")
+        loading = "TFX, TensorFlow and PyTorch" if self.will_execute else "TFX"
+        self.display.note(f"run {self.journal.record.id}: loading {loading} once for all stages")
         try:
             self._bury_the_dead()
             self._meet_champion()
@@ -140,7 +154,10 @@ class _Runner:
             ir = self._compile()
             log = str(self.journal.folder / "logs" / "tracking.log")
             # While data is prepared on one core, the other makes MLflow's tables; the first trainer waits for them.
-            self.await_tracking = self._begin(node.prepare_tracking, {"tracking": self.config.tracking, "log": log}, what="MLflow's start")
+            if self.will_execute or not (self.config.home / "mlflow.db").is_file():
+                self.await_tracking = self._begin(
+                    node.prepare_tracking, {"tracking": self.config.tracking, "log": log}, what="MLflow's start"
+                )
             failure = self._run_stages(ir)
         except KeyboardInterrupt:
             return self._stop("interrupted", EXIT_INTERRUPTED, "interrupted; finished stages are kept, the same command goes on from there")

@@ -49,22 +49,36 @@ def forecast(plan: TrainingPlan, record: RunRecord, history: Sequence[RunRecord]
         record: the run that the reasons compare with.
         history: all runs of the home that the next run will use, the newest first.
     """
-    past = [run for run in history if run.use_case == record.use_case]
     lock_changed = _lock_changed(plan, record)
-    outputs: dict[str, Outputs] = {}
+    sources = cached_sources(plan, [run for run in history if run.use_case == record.use_case])
     forecasts: list[StageForecast] = []
-    executing: set[str] = set()
     for stage in plan.stages:
-        blockers = _nearest([name for name in stage.upstream if name in executing], plan)
-        source = None if stage.always_runs or blockers else _cached_in(stage, past, outputs)
+        source = sources.get(stage.name)
         if source is not None:
-            outputs[stage.name] = _outputs(source, stage.name)
             forecasts.append(StageForecast(stage.name, "cached", (f"as in run {source.id}",)))
             continue
-        executing.add(stage.name)
+        blockers = _nearest([name for name in stage.upstream if name not in sources], plan)
         reasons = _reasons(stage, record, blockers, lock_changed=lock_changed)
         forecasts.append(StageForecast(stage.name, "execute", tuple(reasons)))
     return forecasts
+
+
+def cached_sources(plan: TrainingPlan, past: Sequence[RunRecord]) -> dict[str, RunRecord]:
+    """The stages that the next run takes from the cache, and the run that each is taken from.
+
+    Args:
+        plan: the training pipeline as it would be planned now.
+        past: runs of the same use case in the home that the next run will use, the newest first.
+    """
+    sources: dict[str, RunRecord] = {}
+    for stage in plan.stages:
+        if stage.always_runs or not sources.keys() >= set(stage.upstream):
+            continue
+        inputs = {name: _outputs(sources[name], name) for name in stage.upstream}
+        source = _cached_in(stage, past, inputs)
+        if source is not None:
+            sources[stage.name] = source
+    return sources
 
 
 def champion_now(found: tuple[str, str] | None, name: str, runs: Sequence[RunRecord]) -> Champion | None:

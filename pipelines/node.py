@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import multiprocessing.util
 import os
+import resource
 import signal
 import sys
 import threading
@@ -133,6 +134,7 @@ def run_stage(request: dict[str, Any], connection: Any) -> None:
     except BaseException as error:  # noqa: BLE001 - the parent is told, whatever it is
         traceback.print_exc()
         result = StageResult("failed", error=explain(error, request["stage"], request["log"]))
+    logging.info(_usage())
     sys.stdout.flush()
     sys.stderr.flush()
     connection.send(("result", result))
@@ -140,6 +142,15 @@ def run_stage(request: dict[str, Any], connection: Any) -> None:
     # Threads of the libraries (gRPC, tf.data) must not keep a finished stage alive; what they registered with multiprocessing is let go.
     multiprocessing.util._run_finalizers()  # type: ignore[attr-defined]  # what multiprocessing itself calls at an orderly end
     os._exit(0)
+
+
+def _usage() -> str:
+    """What this process used so far, one line for the log."""
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (
+        f"used {own.ru_utime:.1f} s user, {own.ru_stime:.1f} s system, {children.ru_utime + children.ru_stime:.1f} s in its children; "
+        f"peak {own.ru_maxrss / 1024:.0f} MB; {own.ru_minflt} page faults"
+    )
 
 
 def _launch(ir_bytes: bytes, stage: str) -> StageResult:

@@ -1,14 +1,15 @@
-"""How training shows that it goes on: a bar on a terminal, one line an epoch elsewhere; both on standard error."""
+"""How training shows that it goes on: bars where somebody watches, and one line an epoch in the log."""
 
 import logging
-import sys
 import time
 from collections.abc import Mapping
-from typing import TextIO
+
+from components.core.progress import clear_progress, report_progress, shows_bars
 
 LOGGER = logging.getLogger("tandem.training")
-_BAR_WIDTH = 24
 _REDRAW_S = 0.1
+_SHOWN = ("val/auc", "val/loss")
+"""What a bar has room for."""
 
 
 def show_lines() -> None:
@@ -25,40 +26,36 @@ class EpochProgress:
     """Shows the steps of the running epoch and the result of each finished one.
 
     Attributes:
-        title: what stands before each line, e.g. `keras`.
+        framework: what stands before each line, e.g. `keras`.
         epochs: upper limit of epochs.
     """
 
-    def __init__(self, title: str, epochs: int, *, stream: TextIO | None = None) -> None:
-        self.title = title
+    def __init__(self, framework: str, epochs: int) -> None:
+        self.framework = framework
         self.epochs = epochs
-        self._stream = stream if stream is not None else sys.stderr
-        self._is_terminal = self._stream.isatty()
+        self._result = ""
         self._drawn_at = 0.0
-        self._width = 0
 
     def step(self, epoch: int, done: int, total: int | None) -> None:
-        """Draws the bar; nothing happens where there is no terminal. `total` is None where the number of steps is unknown."""
+        """Tells the step within the epoch, at most ten times a second. `total` is None where the number of steps is unknown."""
         now = time.monotonic()
-        if not self._is_terminal or now - self._drawn_at < _REDRAW_S:
+        if not shows_bars() or now - self._drawn_at < _REDRAW_S:
             return
         self._drawn_at = now
-        filled = min(_BAR_WIDTH, _BAR_WIDTH * done // total) if total else 0
-        bar = "#" * filled + "-" * (_BAR_WIDTH - filled)
-        text = f"{self.title} epoch {epoch}/{self.epochs} [{bar}] {done}/{total or '?'}"
-        self._stream.write("\r" + text.ljust(self._width))
-        self._stream.flush()
-        self._width = len(text)
+        self._report(epoch - 1, f"step {done}/{total or '?'}  {self._result}".rstrip())
 
     def end_epoch(self, epoch: int, metrics: Mapping[str, float]) -> None:
-        """Wipes the bar and writes the epoch's line."""
+        """Tells the epoch's result and writes it as a line to the log."""
+        self._result = "  ".join(f"{name} {metrics[name]:.4f}" for name in _SHOWN if name in metrics)
         self.clear()
         values = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-        LOGGER.info("%s epoch %d/%d  %s", self.title, epoch, self.epochs, values)
+        LOGGER.info("%s epoch %d/%d  %s", self.framework, epoch, self.epochs, values)
+        if shows_bars():
+            self._report(epoch, self._result)
 
     def clear(self) -> None:
         """Wipes the bar."""
-        if self._width:
-            self._stream.write("\r" + " " * self._width + "\r")
-            self._stream.flush()
-            self._width = 0
+        clear_progress()
+
+    def _report(self, done: int, text: str) -> None:
+        report_progress(f"{self.framework}-trainer", done=done, total=self.epochs, text=text)

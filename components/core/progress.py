@@ -1,4 +1,4 @@
-"""Progress of a long stage: told to whoever listens, else a bar on a terminal, else one line now and then."""
+"""Progress of a long stage: told to whoever listens, else a bar on a terminal, else one line a step."""
 
 import sys
 from collections.abc import Callable
@@ -6,11 +6,17 @@ from typing import Any
 
 Listener = Callable[[dict[str, Any]], None]
 _listeners: list[Listener] = []
+_WIPE = "\r\x1b[K"
 
 
-def listen(listener: Listener) -> None:
-    """From now on `listener` is told, and nothing is written; the local runner does so in each stage's process."""
-    _listeners[:] = [listener]
+def listen(listener: Listener | None) -> None:
+    """From now on `listener` is told, and nothing is written; the local runner does so in each stage's process. None: nobody is."""
+    _listeners[:] = [listener] if listener else []
+
+
+def shows_bars() -> bool:
+    """Whether progress finer than a line a step is of use: somebody listens, or standard error is a terminal."""
+    return bool(_listeners) or sys.stderr.isatty()
 
 
 def report_progress(stage: str, *, done: int, total: int, text: str = "") -> None:
@@ -18,10 +24,17 @@ def report_progress(stage: str, *, done: int, total: int, text: str = "") -> Non
     if _listeners:
         _listeners[0]({"stage": stage, "done": done, "total": total, "text": text})
     elif sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{bar(done, total)} {stage} {text}" + ("\n" if done >= total else ""))
+        sys.stderr.write(f"{_WIPE}{bar(done, total)} {stage} {text}")
     else:
         sys.stderr.write(f"{stage} {done}/{total} {text}\n")
     sys.stderr.flush()
+
+
+def clear_progress() -> None:
+    """Wipes the bar, so that a line can be written in its place."""
+    if not _listeners and sys.stderr.isatty():
+        sys.stderr.write(_WIPE)
+        sys.stderr.flush()
 
 
 def bar(done: int, total: int, *, width: int = 20) -> str:

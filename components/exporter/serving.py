@@ -3,7 +3,7 @@
 Nothing here depends on the framework that trained: a scorer is any tf.Module that maps a dict of dense features to logits.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,19 +60,25 @@ def _refuse_dense(raw_spec: Mapping[str, Any], spec: DataSpec) -> None:
 
 
 def as_missing(feature: Feature, raw: tf.SparseTensor) -> tf.SparseTensor:
-    """Drops values that mean "missing": NaN and the empty string, so that both signatures read a row alike."""
+    """Drops values that mean "missing": NaN and the empty string, so that both signatures read a row alike.
+
+    The width is at least 1, also where no row has a value: a transform that takes column 0 of the dense form meets one shape only.
+    """
+    shape = tf.maximum(raw.dense_shape, tf.constant([0, 1], tf.int64))
     if feature.kind == "integer":
-        return raw
-    present = tf.not_equal(raw.values, "") if feature.kind == "category" else tf.logical_not(tf.math.is_nan(raw.values))
-    kept = tf.sparse.retain(raw, present)
-    return tf.SparseTensor(kept.indices, kept.values, [raw.dense_shape[0], tf.reduce_max(tf.concat([kept.indices[:, 1] + 1, [0]], 0))])
+        return tf.SparseTensor(raw.indices, raw.values, shape)
+    kept = tf.where(_present(feature, raw.values))
+    return tf.SparseTensor(tf.gather_nd(raw.indices, kept), tf.gather_nd(raw.values, kept), shape)
 
 
-def _refuse(violations: Mapping[str, tf.Tensor], message: str) -> tf.Operation:
-    """Fails at run time with InvalidArgument that names the features of which any row is a violation (bool [N])."""
-    names = tf.constant(list(violations))
-    violated = tf.stack([tf.reduce_any(rows) for rows in violations.values()])
-    return tf.debugging.Assert(tf.logical_not(tf.reduce_any(violated)), [message, tf.boolean_mask(names, violated)], summarize=100)
+def _present(feature: Feature, values: tf.Tensor) -> tf.Tensor:
+    return tf.not_equal(values, "") if feature.kind == "category" else tf.equal(values, values)  # NaN alone differs from itself
+
+
+def _refuse(names: Sequence[str], violated: tf.Tensor, message: str) -> tf.Operation:
+    """Fails at run time with InvalidArgument that gives those of `names` where `violated`, bool [len(names)], is true."""
+    shown = tf.boolean_mask(tf.constant(list(names)), violated)
+    return tf.debugging.Assert(tf.logical_not(tf.reduce_any(violated)), [message, shown], summarize=100)
 
 
 class ServedModel(tf.Module):
@@ -123,19 +129,27 @@ class ServedModel(tf.Module):
     def _transform_raw(self, inputs: Tensors) -> dict[str, tf.Tensor]:
         data, _, _ = self._plan()
         columns = _equal_length(data, inputs)
-        integers = {feature.name: columns[feature.name] for feature in data.features if feature.kind == "integer"}
-        if not integers:
-            return self._transform({feature.name: _to_sparse(feature, columns[feature.name]) for feature in data.features})
-        message = f"integer inputs must be whole numbers of at most 2^53 = {LARGEST_EXACT_INTEGER} in size (NaN = missing); they are not in"
-        with tf.control_dependencies([_refuse({name: _not_exact(column) for name, column in integers.items()}, message)]):
-            return self._transform({feature.name: _to_sparse(feature, tf.identity(columns[feature.name])) for feature in data.features})
+        integers = [feature.name for feature in data.features if feature.kind == "integer"]
+        refusal = []
+        if integers:
+            message = (
+                f"integer inputs must be whole numbers of at most 2^53 = {LARGEST_EXACT_INTEGER} in size (NaN = missing); they are not in"
+            )
+            refusal = [_refuse(integers, _not_exact(tf.stack([columns[name] for name in integers])), message)]
+        with tf.control_dependencies(refusal):
+            return self._transform(_to_sparse(data, columns))
 
     def _transform(self, raw: Mapping[str, tf.SparseTensor]) -> dict[str, tf.Tensor]:
         data, model, transform = self._plan()
-        needed = {feature.name: _absent(raw[feature.name]) for feature in data.features if not feature.optional}
-        refusal = [_refuse(needed, "a value is missing in features that are not optional:")] if needed else []
+        needed = [feature.name for feature in data.features if not feature.optional]
+        refusal = []
+        if needed:
+            first_values = tf.stack([tf.math.count_nonzero(tf.equal(raw[name].indices[:, 1], 0)) for name in needed])
+            absent = first_values < raw[needed[0]].dense_shape[0]
+            refusal = [_refuse(needed, absent, "a value is missing in features that are not optional:")]
         with tf.control_dependencies(refusal):
-            features = transform({name: tf.sparse.map_values(tf.identity, sparse) for name, sparse in raw.items()})
+            held = {name: tf.SparseTensor(sparse.indices, tf.identity(sparse.values), sparse.dense_shape) for name, sparse in raw.items()}
+            features = transform(held)
         return {feature.name: _dense(feature.name, features, shape=feature.shape) for feature in model.features}
 
 
@@ -144,42 +158,41 @@ def feature_specs(model: ModelSpec) -> dict[str, tf.TensorSpec]:
     return {feature.name: tf.TensorSpec([None, *feature.shape], feature.dtype) for feature in model.features}
 
 
-def _not_exact(column: tf.Tensor) -> tf.Tensor:
-    exact = tf.logical_and(tf.abs(column) <= float(LARGEST_EXACT_INTEGER), tf.equal(column, tf.floor(column)))
-    return tf.logical_not(tf.logical_or(exact, tf.math.is_nan(column)))
-
-
-def _absent(raw: tf.SparseTensor) -> tf.Tensor:
-    return tf.equal(tf.math.bincount(tf.cast(raw.indices[:, 0], tf.int32), minlength=tf.cast(raw.dense_shape[0], tf.int32)), 0)
+def _not_exact(columns: tf.Tensor) -> tf.Tensor:
+    """float64 [K, N] -> bool [K]: a column has a value that is no whole number of at most 2^53 in size, NaN aside."""
+    exact = tf.logical_and(tf.abs(columns) <= float(LARGEST_EXACT_INTEGER), tf.equal(columns, tf.floor(columns)))
+    return tf.reduce_any(tf.logical_not(tf.logical_or(exact, tf.math.is_nan(columns))), axis=1)
 
 
 def _equal_length(data: DataSpec, inputs: Tensors) -> dict[str, tf.Tensor]:
     """Fills inputs that were left out (no rows) with their missing value, and refuses inputs of different lengths."""
     names = input_names(data.features)
-    sizes = {feature.name: tf.shape(inputs[names[feature.name]])[0] for feature in data.features}
-    rows = tf.reduce_max(tf.stack(list(sizes.values())))
-    left_out = {feature.name: tf.equal(sizes[feature.name], 0) if feature.optional else tf.constant(False) for feature in data.features}
-    wrong = {name: tf.logical_not(tf.logical_or(left_out[name], tf.equal(size, rows))) for name, size in sizes.items()}
-    with tf.control_dependencies([_refuse(wrong, "inputs must hold the same number of rows; fewer are in")]):
-        columns = {}
-        for feature in data.features:
-            column = inputs[names[feature.name]]
-            filling = tf.fill([tf.where(left_out[feature.name], rows, 0)], tf.constant(missing_value(feature), column.dtype))
-            columns[feature.name] = tf.concat([column, filling], axis=0)
-        return columns
+    sizes = tf.stack([tf.size(inputs[names[feature.name]]) for feature in data.features])  # int32 [features]
+    rows = tf.reduce_max(sizes)
+    left_out = tf.logical_and(tf.equal(sizes, 0), tf.constant([feature.optional for feature in data.features]))
+    wrong = tf.not_equal(tf.where(left_out, rows, sizes), rows)
+    message = "inputs must hold the same number of rows; fewer are in"
+    with tf.control_dependencies([_refuse([feature.name for feature in data.features], wrong, message)]):
+        # [features, 1, 2]: nothing before the rows of an input, behind them as many as it lacks.
+        filling = tf.pad(tf.where(left_out, rows, 0)[:, tf.newaxis, tf.newaxis], [[0, 0], [0, 0], [1, 0]])
+    fillers = {feature.kind: tf.constant(missing_value(feature), raw_dtype(feature)) for feature in data.features}
+    return {
+        feature.name: tf.pad(inputs[names[feature.name]], lacking, constant_values=fillers[feature.kind])
+        for feature, lacking in zip(data.features, tf.unstack(filling, num=len(data.features)), strict=True)
+    }
 
 
-def _to_sparse(feature: Feature, column: tf.Tensor) -> tf.SparseTensor:
-    """Makes of [N] the sparse [N, 1] ([N, 0] if every row misses it) that parsing examples would give."""
-    present = tf.not_equal(column, "") if feature.kind == "category" else tf.logical_not(tf.math.is_nan(column))
-    rows = tf.where(present)
-    values = tf.boolean_mask(column, present)
-    width = tf.reduce_max(tf.concat([tf.cast(present, tf.int64), [0]], 0))
-    return tf.SparseTensor(
-        tf.concat([rows, tf.zeros_like(rows)], axis=1),
-        tf.cast(values, tf.int64) if feature.kind == "integer" else values,
-        [tf.shape(column, out_type=tf.int64)[0], width],
-    )
+def _to_sparse(data: DataSpec, columns: Tensors) -> dict[str, tf.SparseTensor]:
+    """Makes of each column [N] the sparse [N, 1] that parsing examples gives."""
+    shape = tf.stack([tf.size(next(iter(columns.values())), out_type=tf.int64), 1])
+    first_column = tf.constant([[0, 0], [0, 1]])
+    found = {}
+    for feature in data.features:
+        rows = tf.where(_present(feature, columns[feature.name]))
+        values = tf.gather_nd(columns[feature.name], rows)
+        values = tf.cast(values, tf.int64) if feature.kind == "integer" else values
+        found[feature.name] = tf.SparseTensor(tf.pad(rows, first_column), values, shape)
+    return found
 
 
 def _dense(name: str, features: Tensors, *, shape: tuple[int, ...]) -> tf.Tensor:

@@ -30,9 +30,7 @@ def preprocessing_fn(inputs: dict[str, Any]) -> dict[str, Any]:
     Returns:
         feature name -> float32[N] (scaled numbers and `<name>_missing` flags) or int64[N] (ids); the label int64[N], the class index.
     """
-    outputs = _scaled({name: _dense(inputs[name]) for name in (*AMOUNTS, *PLAIN)})
-    for name in OPTIONAL:
-        outputs[f"{name}_missing"] = tf.cast(tf.math.is_nan(_dense(inputs[name])), tf.float32)
+    outputs = _numbers(inputs)
     for name in CATEGORIES:
         outputs[name] = _ids(inputs[name], name)
     if LABEL in inputs:
@@ -42,24 +40,29 @@ def preprocessing_fn(inputs: dict[str, Any]) -> dict[str, Any]:
 
 def _first(column: tf.SparseTensor, default: Any) -> tf.Tensor:
     """The first value of each row, [N]; `default` where a row has none."""
-    rows = column.dense_shape[0]
-    first = tf.sparse.slice(column, [0, 0], [rows, 1])
-    dense = tf.sparse.to_dense(tf.SparseTensor(first.indices, first.values, [rows, 1]), default_value=default, validate_indices=False)
-    return tf.squeeze(tf.ensure_shape(dense, [None, 1]), axis=1)
+    shape = tf.maximum(column.dense_shape, [0, 1])  # a batch in which every row has none is [N, 0]
+    return tf.sparse.to_dense(tf.SparseTensor(column.indices, column.values, shape), default, validate_indices=False)[:, 0]
 
 
-def _dense(column: tf.SparseTensor) -> tf.Tensor:
-    """float32[N], NaN where missing."""
-    return _first(tf.SparseTensor(column.indices, tf.cast(column.values, tf.float32), column.dense_shape), float("nan"))
+def _numbers(inputs: dict[str, Any]) -> dict[str, tf.Tensor]:
+    """Standard scores over the rows that have a value, and the flags of missing ones; a missing value becomes the mean, which is 0.
 
-
-def _scaled(columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Standard scores over the rows that have a value, in one pass for all columns; a missing value becomes the mean, which is 0."""
-    values = [tf.math.log1p(tf.maximum(value, 0.0)) if name in AMOUNTS else value for name, value in columns.items()]
+    All columns go as one matrix, [N, columns]: one pass of the analyzer, and a graph that stays small.
+    """
+    names = (*AMOUNTS, *PLAIN)
+    values = tf.stack([_first(_floats(inputs[name]), float("nan")) for name in names], axis=1)
+    missing = tf.math.is_nan(values)
+    values = tf.where([name in AMOUNTS for name in names], tf.math.log1p(tf.maximum(values, 0.0)), values)
     # The analyzer leaves NaN out of its sums, and keeps it in its output.
-    scores = tft.scale_to_z_score(tf.stack(values, axis=1), elementwise=True)
-    scores = tf.where(tf.math.is_nan(scores), tf.zeros_like(scores), tf.clip_by_value(scores, -LIMIT, LIMIT))
-    return {name: scores[:, position] for position, name in enumerate(columns)}
+    scores = tft.scale_to_z_score(values, elementwise=True)
+    scores = tf.where(missing, tf.zeros_like(scores), tf.clip_by_value(scores, -LIMIT, LIMIT))
+    outputs = dict(zip(names, tf.unstack(scores, num=len(names), axis=1), strict=True))
+    flags = tf.unstack(tf.cast(missing, tf.float32), num=len(names), axis=1)
+    return outputs | {f"{name}_missing": flag for name, flag in zip(names, flags, strict=True) if name in OPTIONAL}
+
+
+def _floats(column: tf.SparseTensor) -> tf.SparseTensor:
+    return tf.SparseTensor(column.indices, tf.cast(column.values, tf.float32), column.dense_shape)
 
 
 def _ids(column: tf.SparseTensor, name: str) -> tf.Tensor:
@@ -70,7 +73,6 @@ def _ids(column: tf.SparseTensor, name: str) -> tf.Tensor:
 
 
 def _class_index(column: tf.SparseTensor) -> tf.Tensor:
-    """int64[N]: position in CLASSES."""
-    keys, values = tf.constant(CLASSES), tf.range(len(CLASSES), dtype=tf.int64)
-    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default_value=-1)
-    return table.lookup(_first(column, ""))
+    """int64[N]: position in CLASSES, -1 for any other text."""
+    same = tf.equal(_first(column, "")[:, tf.newaxis], tf.constant(CLASSES))
+    return tf.where(tf.reduce_any(same, axis=1), tf.argmax(tf.cast(same, tf.int32), axis=1), tf.constant(-1, tf.int64))
