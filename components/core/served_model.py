@@ -106,6 +106,18 @@ def raw_inputs(spec: DataSpec, examples: Sequence[bytes]) -> dict[str, Any]:
     return inputs
 
 
+def raw_batches(spec: DataSpec, examples: Sequence[bytes]) -> Callable[[slice], dict[str, Any]]:
+    """Like `raw_inputs` for many small batches of the same rows: they are parsed once, and a batch is cut from memory.
+
+    Returns:
+        Row range -> inputs of `serving_raw`.
+    """
+    import tensorflow as tf
+
+    columns = {name: tensor.numpy() for name, tensor in raw_inputs(spec, examples).items()}
+    return lambda rows: {name: tf.constant(column[rows]) for name, column in columns.items()}
+
+
 def read_examples(source: Path | str) -> list[bytes]:
     """Reads serialized tf.Example rows of gzip TFRecord files: one file, or all of a split's folder in the order of their names.
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from components.core.contracts import DataSpec, finite_or_none
 from components.core.measurements import ParityReport, WorstRow
-from components.core.served_model import CLASSES, EXAMPLES, SCORES, SERVING_DEFAULT, SERVING_RAW, parse_spec, raw_inputs
+from components.core.served_model import CLASSES, EXAMPLES, SCORES, SERVING_DEFAULT, SERVING_RAW, parse_spec, raw_batches
 from components.exporter.edge_rows import EdgeRow, decode_example
 from components.exporter.native import Features, Native, Scores
 from components.exporter.serving import TransformGraph, as_missing
@@ -94,8 +94,9 @@ def check_parity(
         features = transform_rows(transform, data, part.examples)
         reason = reason or _check_ids(native, features, part)
         expected = _native_scores(native, features)
+        raw = raw_batches(data, part.examples)
         for batch in part.batches():
-            for signature, answers in _ask(served, data, part.examples[batch]).items():
+            for signature, answers in _ask(served, part.examples[batch], raw(batch)).items():
                 place = findings.add(answers, expected[batch], signature=signature)
                 if place is not None:
                     row = batch.start + place
@@ -143,9 +144,9 @@ def _native_scores(native: Native, features: Features) -> Scores:
     )
 
 
-def _ask(served: Any, data: DataSpec, examples: Sequence[bytes]) -> dict[str, Scores]:
+def _ask(served: Any, examples: Sequence[bytes], raw: Mapping[str, Any]) -> dict[str, Scores]:
     by_example = served.signatures[SERVING_DEFAULT](**{EXAMPLES: tf.constant(list(examples), tf.string)})
-    by_feature = served.signatures[SERVING_RAW](**raw_inputs(data, examples))
+    by_feature = served.signatures[SERVING_RAW](**raw)
     return {SERVING_DEFAULT: by_example[SCORES].numpy(), SERVING_RAW: by_feature[SCORES].numpy()}
 
 

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from components.core.served_model import (
     SERVING_DEFAULT,
     SERVING_RAW,
     XLA_SUFFIX,
+    raw_batches,
     raw_inputs,
     read_examples,
 )
@@ -167,14 +168,14 @@ def _numerics(loaded: Any, inputs: CompileInputs, rows: _Rows, *, bucket: int) -
     limit = NUMERICS_CALLS if bucket < inputs.serving.batch_buckets[-1] else len(rows.eval)
     found = []
     for examples in (rows.edge, rows.eval):
-        raw = raw_inputs(inputs.data, examples)
+        raw = raw_batches(inputs.data, examples)
 
         def by_example(part: slice, examples: Sequence[bytes] = examples) -> tuple[Scores, Scores]:
             plain, xla = (ask_examples(loaded.signatures[SERVING_DEFAULT + suffix], examples[part]) for suffix in ("", XLA_SUFFIX))
             return plain, xla
 
-        def by_feature(part: slice, raw: dict[str, Any] = raw) -> tuple[Scores, Scores]:
-            given = {name: tensor[part] for name, tensor in raw.items()}
+        def by_feature(part: slice, raw: Callable[[slice], dict[str, Any]] = raw) -> tuple[Scores, Scores]:
+            given = raw(part)
             plain, xla = (loaded.signatures[SERVING_RAW + suffix](**given)[SCORES].numpy() for suffix in ("", XLA_SUFFIX))
             return plain, xla
 
