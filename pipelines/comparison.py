@@ -141,7 +141,9 @@ def _compiled(candidate: CandidateFacts) -> dict[str, Any]:
 
 
 def slice_differences(run: RunFacts) -> list[dict[str, Any]]:
-    """Slices of one run, those first on which the frameworks differ most in `run.metric`; undefined differences last, by size.
+    """Slices of one run: judged ones first (they have the least size that the audit asks), those ahead that differ most in `run.metric`.
+
+    Undefined differences come last among their kind, by size.
 
     Returns:
         Entries `{key, value, sizes, positives, values, difference}`; `sizes`, `positives`, `values` map framework -> number or None;
@@ -176,9 +178,9 @@ def _slice_entry(name: tuple[str, str], tables: dict[Any, dict[tuple[str, str], 
     }
 
 
-def _by_difference(entry: dict[str, Any]) -> tuple[bool, float, int]:
+def _by_difference(entry: dict[str, Any]) -> tuple[bool, bool, float, int]:
     difference = entry["difference"]
-    return (difference is None, -abs(difference or 0.0), -max(entry["sizes"].values()))
+    return (not entry["judged"], difference is None, -abs(difference or 0.0), -max(entry["sizes"].values()))
 
 
 def compare_link(run_ids: Sequence[str], experiments: Sequence[str], ui_address: str) -> str | None:
