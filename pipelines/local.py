@@ -73,6 +73,7 @@ def run_training(config: PipelineConfig, options: RunOptions, display: Display) 
     digest = data_digest(config.data_path)
     plan = plan_training(config, data_digest=digest)
     chosen = plan.between(options.first, options.last)
+    base_run_id = _base_run_id(config, plan, chosen)
     environment = environment_for(config.use_case, os.environ)
     os.environ.update(environment)
     for folder in (config.home, config.runs_folder):
@@ -80,9 +81,25 @@ def run_training(config: PipelineConfig, options: RunOptions, display: Display) 
     journal = RunJournal.begin(
         config.runs_folder, use_case=config.use_case.folder, plan={stage.name: dict(stage.parameters) for stage in plan.stages}
     )
-    runner = _Runner(_Task(config, digest, plan, chosen), journal=journal, display=display, parallel=options.parallel)
+    runner = _Runner(_Task(config, digest, plan, chosen, base_run_id), journal=journal, display=display, parallel=options.parallel)
     with _terminated_as_interrupted():
         return runner.run()
+
+
+def _base_run_id(config: PipelineConfig, plan: TrainingPlan, chosen: Sequence[str]) -> str | None:
+    """The newest run of this use case that has everything that a partial run takes from stages before it; None when it takes nothing.
+
+    Raises:
+        ConfigError: no run has it.
+    """
+    taken = {name for stage in chosen for name in plan[stage].upstream} - set(chosen)
+    if not taken:
+        return None
+    for record in read_runs(config.runs_folder):
+        ended_well = {stage.name for stage in record.stages if stage.state in ("complete", "cached")}
+        if record.use_case_path == str(config.use_case.folder) and taken <= ended_well:
+            return record.id
+    raise ConfigError(f"no run has the outputs of {', '.join(sorted(taken))}, which this part takes; run without --from first")
 
 
 @contextlib.contextmanager
@@ -108,6 +125,7 @@ class _Task:
     data_digest: str
     plan: TrainingPlan
     chosen: Sequence[str]
+    base_run_id: str | None
 
 
 @dataclasses.dataclass
@@ -124,6 +142,7 @@ class _Runner:
 
     def __init__(self, task: _Task, *, journal: RunJournal, display: Display, parallel: int) -> None:
         self.config, self.data_digest, self.plan, self.chosen = task.config, task.data_digest, task.plan, task.chosen
+        self.base_run_id = task.base_run_id
         self.journal, self.display, self.parallel = journal, display, parallel
         os.environ["TANDEM_PRELOAD_LOG"] = str(journal.folder / "logs" / "preload.log")
         self.context = multiprocessing.get_context("forkserver")
@@ -217,26 +236,11 @@ class _Runner:
             "plan": self.plan,
             "run_id": self.journal.record.id,
             "stages": list(self.chosen),
-            "base_run_id": self._base_run_id(),
+            "base_run_id": self.base_run_id,
             "log": str(self.journal.folder / "logs" / "compile.log"),
         }
         compiled: bytes = self._ask(node.compile_ir, request, what="the compilation of the pipeline")
         return compiled
-
-    def _base_run_id(self) -> str | None:
-        """The newest run of this use case that has everything that a partial run takes from stages before it; None when it takes nothing.
-
-        Raises:
-            ConfigError: no run has it.
-        """
-        taken = {name for stage in self.chosen for name in self.plan[stage].upstream} - set(self.chosen)
-        if not taken:
-            return None
-        for record in read_runs(self.config.runs_folder):
-            ended_well = {stage.name for stage in record.stages if stage.state in ("complete", "cached")}
-            if record.use_case_path == str(self.config.use_case.folder) and taken <= ended_well:
-                return record.id
-        raise ConfigError(f"no run has the outputs of {', '.join(sorted(taken))}, which this part takes; run without --from first")
 
     def _ask(self, function: Callable[[dict[str, Any]], Any], request: dict[str, Any], *, what: str) -> Any:
         """Calls a function of `node` in a child and waits for its answer."""
