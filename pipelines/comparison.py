@@ -10,14 +10,14 @@ from components.core.errors import ConfigError
 from components.core.measurements import AuditReport, SliceReport
 from pipelines.journal import RunRecord, find_run, read_runs
 from pipelines.mlflow_store import experiments_of
-from pipelines.run_facts import CandidateFacts, RunFacts, has_audit
+from pipelines.run_facts import CandidateFacts, RunFacts, audited_frameworks
 
 DEFAULT_UI = "http://127.0.0.1:5000"
 """Where `tandem ui` listens when nothing else is asked for."""
 
 
 def choose_runs(runs_folder: Path, wanted: Sequence[str]) -> list[RunRecord]:
-    """The runs to compare: those asked for, or the newest that has an audit.
+    """The runs to compare: those asked for, or the newest that audited both frameworks, or else the newest that audited one.
 
     Raises:
         ConfigError: an unknown run, or none was audited yet.
@@ -26,11 +26,11 @@ def choose_runs(runs_folder: Path, wanted: Sequence[str]) -> list[RunRecord]:
         found = [find_run(runs_folder, run) for run in wanted]
         return list({record.id: record for record in found}.values())
     records = read_runs(runs_folder)
-    audited = next((record for record in records if has_audit(record)), None)
-    if audited is None:
+    most = max((len(audited_frameworks(record)) for record in records), default=0)
+    if most == 0:
         last = f"the newest run {records[0].id} {records[0].state}" if records else "there is no run"
         raise ConfigError(f"no audited run in {runs_folder} ({last}); start one with `tandem run USE_CASE`, or see `tandem why`")
-    return [audited]
+    return [next(record for record in records if len(audited_frameworks(record)) == most)]
 
 
 def compare(runs: Sequence[RunFacts], *, mlflow_store: Path, ui_address: str = DEFAULT_UI) -> dict[str, Any]:

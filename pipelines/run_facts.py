@@ -91,9 +91,9 @@ class RunFacts:
         return next((candidate for candidate in self.candidates if candidate.framework == framework), None)
 
 
-def has_audit(record: RunRecord) -> bool:
-    """Whether a candidate of the run was audited."""
-    return any(key.endswith(f"-{AUDIT_OUTPUT}") for key in record.artifacts)
+def audited_frameworks(record: RunRecord) -> list[str]:
+    """The frameworks whose candidate was audited in the run."""
+    return [framework for framework in FRAMEWORKS if f"{framework}-{AUDIT_OUTPUT}" in record.artifacts]
 
 
 def read_run_facts(record: RunRecord) -> RunFacts:

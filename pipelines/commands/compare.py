@@ -12,7 +12,7 @@ from pipelines.text_layout import terminal_width, write_text
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="run id or its beginning (default: the newest run that was audited)")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run id or its beginning (default: the newest run that audited both)")
     parser.add_argument("--ui", default=DEFAULT_UI, metavar="URL", help="where the MLflow UI listens (default: %(default)s)")
     add_home(parser)
     add_json(parser)

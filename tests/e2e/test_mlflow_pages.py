@@ -60,9 +60,16 @@ def page(browser: Any) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def trainings(credit: tuple[Desk, Answer]) -> dict[str, Any]:
+def first_run(credit: tuple[Desk, Answer]) -> str:
+    """The pipeline run that did everything; other tests may have added runs since."""
+    return str(credit[0].call("runs", "--json").json()["runs"][-1]["id"])
+
+
+@pytest.fixture(scope="module")
+def trainings(credit: tuple[Desk, Answer], first_run: str) -> dict[str, Any]:
     """The MLflow run of each training."""
-    return {run.data.tags["framework"]: run for run in credit[0].mlflow_runs() if run.data.tags["stage"].endswith("-trainer")}
+    runs = [run for run in credit[0].mlflow_runs() if run.data.tags["pipeline_run_id"] == first_run]
+    return {run.data.tags["framework"]: run for run in runs if run.data.tags["stage"].endswith("-trainer")}
 
 
 def in_page(page: Any, text: str) -> None:
@@ -89,8 +96,9 @@ def test_both_trainings_are_curves_of_one_chart(address: str, page: Any, credit:
     assert recorded <= drawn
 
 
-def test_both_audits_are_bars_of_each_chart(address: str, page: Any, trainings: dict[str, Any]) -> None:
-    page.goto(f"{address}/#/experiments/{trainings['keras'].info.experiment_id}/runs?compareRunsMode=CHART")
+def test_both_audits_are_bars_of_each_chart(address: str, page: Any, trainings: dict[str, Any], first_run: str) -> None:
+    wanted = quote(f"tags.pipeline_run_id = '{first_run}'")
+    page.goto(f"{address}/#/experiments/{trainings['keras'].info.experiment_id}/runs?compareRunsMode=CHART&searchFilter={wanted}")
     page.locator(".js-plotly-plot").first.wait_for()
     in_page(page, "eval/auc")
     page.wait_for_function(f"{PLOTS}.every(traces => traces.length > 0)")
@@ -101,9 +109,9 @@ def test_both_audits_are_bars_of_each_chart(address: str, page: Any, trainings: 
 
 
 def test_the_compare_link_lays_both_trainings_side_by_side(
-    address: str, page: Any, credit: tuple[Desk, Answer], trainings: dict[str, Any]
+    address: str, page: Any, credit: tuple[Desk, Answer], trainings: dict[str, Any], first_run: str
 ) -> None:
-    link = credit[0].call("compare", "--json").json()["mlflow_compare"]
+    link = credit[0].call("compare", first_run, "--json").json()["mlflow_compare"]
     page.goto(re.sub(r"^http://127\.0\.0\.1:\d+", address, link))
     in_page(page, "Comparing 2 Runs from 1 Experiment")
     for run in trainings.values():

@@ -154,6 +154,9 @@ def test_the_newest_audited_run_is_chosen(home, made):
     newest = home.add_run([], state="failed")
     assert [record.id for record in choose_runs(home.runs, [])] == [audited.id]
     assert [record.id for record in choose_runs(home.runs, [newest.id, audited.id, newest.id])] == [newest.id, audited.id]
+    both = home.add_run([made.audit("keras"), made.audit("lightning")])
+    home.add_run([made.audit("lightning")])  # a part: one framework alone is nothing to compare
+    assert [record.id for record in choose_runs(home.runs, [])] == [both.id]
 
 
 def test_artifacts_that_are_gone_are_named(home, made):
