@@ -18,6 +18,9 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("lineage", "trace a model version back to its data, code and environment"),
     ("ui", "start the MLflow UI on this machine"),
     ("init", "make a use case of your own"),
+    ("keys", "make a signing key, and keep the list of public keys"),
+    ("ledger", "show who decided what, and export it"),
+    ("verify", "check that a ledger holds, from its export and the public keys"),
     ("doctor", "check this machine, the environment and the stores"),
 )
 """Name and purpose; the module is pipelines.commands.<name> with `add_arguments(parser)` and `execute(arguments) -> exit code`."""
@@ -27,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Returns:
-        0; 1 when `doctor` found something wrong; 2 for a fault that was explained; 3 when a run blessed nothing; 130 for Ctrl-C.
+        0; 1 when `doctor` or `verify` found something wrong; 2 for an explained fault; 3 when a run blessed nothing; 130 for Ctrl-C.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -72,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tandem",
         description="Train in PyTorch Lightning or TensorFlow, audit once, ship one SavedModel.",
-        epilog="exit codes: 0 done, 1 doctor found something wrong, 2 a fault that is explained, 3 nothing was blessed, 130 interrupted",
+        epilog="exit codes: 0 done, 1 doctor or verify found something wrong, 2 an explained fault, 3 nothing was blessed, 130 interrupted",
     )
     parser.add_argument("--version", action="version", version=f"tandem {VERSION}")
     subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)

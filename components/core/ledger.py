@@ -176,7 +176,7 @@ def entry_problem(entry: Entry, head: Head, keys: PublicKeys) -> str:
         return f"{where}: signed by key {said.key_id}, which no admin enrolled"
     if not signature_holds(key.public, entry.signature, said.message()):
         return f"{where}: its signature does not hold; it was changed, or not signed by {key.owner}"
-    if not key.valid_at(said.at):
+    if not keys.valid_at(said.key_id, said.at):
         return f"{where}: signed at {said.at} by {key.owner}'s key, which was not valid then"
     if key.role not in _SIGNERS[said.known_by]:
         return f"{where}: a key of role {key.role} cannot vouch for an actor known by {said.known_by.replace('_', ' ')}"

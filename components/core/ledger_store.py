@@ -15,6 +15,8 @@ from components.core.signing import PrivateKey
 BUSY_TIMEOUT_S = 30
 """Longest wait for another writer of the same SQLite file."""
 _ATTEMPTS = 50
+_POSTGRESQL_LOCK = 7_415_113
+"""Key of the advisory lock under which the table is made."""
 _METADATA = sql.MetaData()
 _ENTRIES = sql.Table(
     "ledger_entries",
@@ -57,8 +59,12 @@ class LedgerStore:
             if self._engine.dialect.name == "sqlite":
                 _begin_immediately(self._engine)
             with self._engine.begin() as connection:
-                _METADATA.create_all(connection)
-                for statement in _SQLITE_GUARDS if self._engine.dialect.name == "sqlite" else _POSTGRESQL_GUARDS:
+                if self._engine.dialect.name == "sqlite":
+                    _METADATA.create_all(connection)
+                    guards: tuple[str, ...] = _SQLITE_GUARDS
+                else:
+                    guards = _created_on_postgresql(connection)
+                for statement in guards:
                     connection.execute(sql.text(statement))
         except ImportError as error:
             raise StoreError(f"the ledger at {self.place} cannot be used: {error}; install that driver") from error
@@ -118,6 +124,15 @@ class LedgerStore:
             return self._engine.connect()
         except SQLAlchemyError as error:
             raise StoreError(f"the ledger at {self.place} cannot be read: {_cause(error)}") from error
+
+
+def _created_on_postgresql(connection: sql.Connection) -> tuple[str, ...]:
+    """Makes the table, once, also where several come at the same moment; returns the guards that it still needs."""
+    connection.execute(sql.text(f"SELECT pg_advisory_xact_lock({_POSTGRESQL_LOCK})"))
+    if sql.inspect(connection).has_table(_ENTRIES.name):
+        return ()
+    _METADATA.create_all(connection)
+    return _POSTGRESQL_GUARDS
 
 
 def _options(backend: str) -> dict[str, Any]:

@@ -26,6 +26,9 @@ from components.core.files import write_bytes
 Role = Literal["admin", "person", "service"]
 """An admin enrols and revokes keys; a person decides on the command line; the service vouches for a login in the console."""
 _ENROLMENT = b"tandem enrolment v1\n"
+_REVOCATION = b"tandem revocation v1\n"
+_KEY_ID = r"^[0-9a-f]{16}$"
+_SIGNATURE = r"^([0-9a-f]{128})?$"
 _KEYS_FILE_BYTES = 4_000_000
 
 
@@ -117,18 +120,16 @@ class PublicKey(Contract):
         public: 32 bytes, hexadecimal.
         owner: the name that stands in the ledger: a person's login, or the service's name.
         enrolled_by: id of the admin key that signed this; the root signed itself.
-        enrolled_at: UTC, ISO 8601.
-        revoked_at: nothing signed at or after this counts; None while the key is valid. UTC, ISO 8601.
+        enrolled_at: what was signed before does not count. UTC, ISO 8601.
         signature: by `enrolled_by`, over all other fields.
     """
 
     public: str = Field(pattern=r"^[0-9a-f]{64}$")
     owner: str = Field(min_length=1, max_length=200)
     role: Role
-    enrolled_by: str = Field(pattern=r"^[0-9a-f]{16}$")
+    enrolled_by: str = Field(pattern=_KEY_ID)
     enrolled_at: str
-    revoked_at: str | None = None
-    signature: str = Field(default="", pattern=r"^([0-9a-f]{128})?$")
+    signature: str = Field(default="", pattern=_SIGNATURE)
 
     @property
     def key_id(self) -> str:
@@ -144,62 +145,117 @@ class PublicKey(Contract):
         entry = self.model_copy(update={"enrolled_by": admin.key_id, "signature": ""})
         return entry.model_copy(update={"signature": admin.sign(entry.message())})
 
-    def valid_at(self, moment: str) -> bool:
-        """Whether what this key signed at `moment` (UTC, ISO 8601) counts."""
-        at = datetime.datetime.fromisoformat(moment)
-        begun = datetime.datetime.fromisoformat(self.enrolled_at) <= at
-        return begun and (self.revoked_at is None or at < datetime.datetime.fromisoformat(self.revoked_at))
+
+class Revocation(Contract):
+    """The end of a key.
+
+    Attributes:
+        key_id: of the key that ends.
+        revoked_by: id of the admin key that signed this.
+        revoked_at: what the key signs from here on does not count. UTC, ISO 8601.
+        signature: by `revoked_by`, over all other fields.
+    """
+
+    key_id: str = Field(pattern=_KEY_ID)
+    revoked_by: str = Field(pattern=_KEY_ID)
+    revoked_at: str
+    signature: str = Field(default="", pattern=_SIGNATURE)
+
+    def message(self) -> bytes:
+        """What the admin signs."""
+        return _REVOCATION + canonical(self.model_dump(mode="json", exclude={"signature"}))
+
+    def signed_by(self, admin: PrivateKey) -> "Revocation":
+        """The same, signed by `admin`."""
+        entry = self.model_copy(update={"revoked_by": admin.key_id, "signature": ""})
+        return entry.model_copy(update={"signature": admin.sign(entry.message())})
 
 
 class PublicKeys:
-    """The enrolled keys; only those whose enrolment holds are known.
+    """The enrolled keys; a list of which any signature does not hold is refused whole.
 
     Attributes:
-        keys: id -> key.
-        root: id of the first admin's key.
+        keys: id -> key, in the order of their enrolment.
+        revocations: id of a key -> its end.
+        root: id of the first admin's key; empty for an empty list.
     """
 
-    def __init__(self, entries: Iterable[PublicKey], *, where: str = "the list of public keys") -> None:
-        """Checks each enrolment against the admins before it.
+    def __init__(
+        self, entries: Iterable[PublicKey], revocations: Iterable[Revocation] = (), *, where: str = "the list of public keys"
+    ) -> None:
+        """Checks each enrolment and revocation against the admins.
 
         Raises:
-            ConfigError: an entry's signature does not hold; it is named.
+            ConfigError: a signature does not hold; its entry is named.
         """
         self.keys: dict[str, PublicKey] = {}
+        self.revocations: dict[str, Revocation] = {}
         self.root = ""
+        ends = list(revocations)
         for number, entry in enumerate(entries, 1):
             admin = entry if number == 1 else self.keys.get(entry.enrolled_by)
-            known = admin is not None and admin.role == "admin" and admin.key_id == entry.enrolled_by
-            if not known or admin is None or not signature_holds(admin.public, entry.signature, entry.message()):
+            if not _signed_by_admin(entry, admin, by=entry.enrolled_by):
                 raise ConfigError(f"{where}: entry {number} ({entry.owner}) was not enrolled by an admin before it; restore the file")
-            if number > 1 and not admin.valid_at(entry.enrolled_at):
-                raise ConfigError(f"{where}: entry {number} ({entry.owner}) was enrolled by a key not valid then; restore the file")
             self.root = self.root or entry.key_id
             self.keys[entry.key_id] = entry
+        for end in ends:
+            if end.key_id not in self.keys or not _signed_by_admin(end, self.keys.get(end.revoked_by), by=end.revoked_by):
+                raise ConfigError(f"{where}: the revocation of key {end.key_id} was not signed by an admin; restore the file")
+            self.revocations[end.key_id] = end
+        for number, entry in enumerate(list(self.keys.values())[1:], 2):
+            if not self.valid_at(entry.enrolled_by, entry.enrolled_at):
+                raise ConfigError(f"{where}: entry {number} ({entry.owner}) was enrolled by a key not valid then; restore the file")
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Reads the file.
 
         Raises:
-            ConfigError: it is not there, is not such a list, or an enrolment does not hold.
+            ConfigError: it is not there, is not such a list, or a signature in it does not hold.
         """
         try:
             if path.stat().st_size > _KEYS_FILE_BYTES:
                 raise ConfigError(f"{path}: more than {_KEYS_FILE_BYTES} bytes; this is no list of public keys")
             content = json.loads(path.read_text(encoding="utf-8"))
             entries = [PublicKey.model_validate_json(json.dumps(entry)) for entry in content["keys"]]
+            ends = [Revocation.model_validate_json(json.dumps(entry)) for entry in content["revocations"]]
         except OSError as error:
             raise ConfigError(f"{path}: the public keys cannot be read ({error.strerror}); begin a list by `tandem keys init`") from error
         except (ValueError, ValidationError, KeyError, TypeError) as error:
             raise ConfigError(f"{path}: no list of public keys ({type(error).__name__}); restore the file") from error
-        return cls(entries, where=str(path))
+        return cls(entries, ends, where=str(path))
 
     def write(self, path: Path) -> None:
         """Writes the file, whole or not at all."""
-        content = {"schema_version": 1, "keys": [entry.model_dump(mode="json") for entry in self.keys.values()]}
+        content = {
+            "schema_version": 1,
+            "keys": [entry.model_dump(mode="json") for entry in self.keys.values()],
+            "revocations": [entry.model_dump(mode="json") for entry in self.revocations.values()],
+        }
         write_bytes(path, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
+
+    def with_key(self, entry: PublicKey) -> "PublicKeys":
+        """The list and one more key."""
+        return PublicKeys([*self.keys.values(), entry], self.revocations.values())
+
+    def with_end(self, end: Revocation) -> "PublicKeys":
+        """The list and the end of one key; an earlier end of the same key stays."""
+        return PublicKeys(self.keys.values(), [end, *self.revocations.values()])
 
     def known(self, key_id: str) -> PublicKey | None:
         """The key of this id."""
         return self.keys.get(key_id)
+
+    def valid_at(self, key_id: str, moment: str) -> bool:
+        """Whether what this key signed at `moment` (UTC, ISO 8601) counts."""
+        key, end = self.keys.get(key_id), self.revocations.get(key_id)
+        if key is None:
+            return False
+        at = datetime.datetime.fromisoformat(moment)
+        begun = datetime.datetime.fromisoformat(key.enrolled_at) <= at
+        return begun and (end is None or at < datetime.datetime.fromisoformat(end.revoked_at))
+
+
+def _signed_by_admin(entry: PublicKey | Revocation, admin: PublicKey | None, *, by: str) -> bool:
+    known = admin is not None and admin.role == "admin" and admin.key_id == by
+    return known and admin is not None and signature_holds(admin.public, entry.signature, entry.message())

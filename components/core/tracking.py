@@ -17,6 +17,7 @@ from components.core.contracts import TrackingSpec
 from components.core.store_address import sqlite_path
 
 _METRICS_A_REQUEST = 1000
+_DATASET_ATTEMPTS = 5
 _PLAIN = re.compile(r"[\w\- .]")
 
 
@@ -192,10 +193,21 @@ class StageRun:
     def log_dataset(self, name: str, digest: str, context: str) -> None:
         """Records which data went in, so that runs over the same data can be found; `context` is e.g. `training`."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import IntegrityError
 
         source = f'{{"uri": "{quote(name)}"}}'
         dataset = Dataset(name=name, digest=digest[:36], source_type="local", source=source)
-        self.client.log_inputs(self.run_id, datasets=[DatasetInput(dataset, [InputTag("mlflow.data.context", context)])])
+        inputs = [DatasetInput(dataset, [InputTag("mlflow.data.context", context)])]
+        for attempt in range(_DATASET_ATTEMPTS, 0, -1):
+            try:
+                self.client.log_inputs(self.run_id, datasets=inputs)
+            except MlflowException as error:
+                # MLflow looks for the dataset and then adds it: the other framework's run, at the same moment, may have been first.
+                if attempt == 1 or not isinstance(error.__cause__, IntegrityError):
+                    raise
+            else:
+                return
 
     def log_native_model(self, folder: Path | str, *, name: str, module: str, loader: str, requirements: Sequence[str]) -> str:
         """Logs a native model as the run's one LoggedModel, loadable by pyfunc where this distribution is installed.

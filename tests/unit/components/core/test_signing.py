@@ -4,15 +4,20 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from components.core.errors import ConfigError
-from components.core.signing import PrivateKey, PublicKey, PublicKeys, canonical, key_id_of, signature_holds
+from components.core.signing import PrivateKey, PublicKey, PublicKeys, Revocation, canonical, key_id_of, signature_holds
 
 DAY_1, DAY_2, DAY_3 = (f"2026-01-0{day}T00:00:00+00:00" for day in (1, 2, 3))
 
 
-def public(key, owner, role, *, admin=None, at=DAY_1, revoked_at=None):
+def public(key, owner, role, *, admin=None, at=DAY_1):
     """An entry of the list, enrolled by `admin` (by itself where None)."""
-    entry = PublicKey(public=key.public, owner=owner, role=role, enrolled_by="0" * 16, enrolled_at=at, revoked_at=revoked_at)
+    entry = PublicKey(public=key.public, owner=owner, role=role, enrolled_by="0" * 16, enrolled_at=at)
     return entry.signed_by(admin or key)
+
+
+def end_of(key, *, admin, at):
+    """The revocation of a key."""
+    return Revocation(key_id=key.key_id, revoked_by="0" * 16, revoked_at=at).signed_by(admin)
 
 
 @pytest.fixture
@@ -82,8 +87,11 @@ def test_keys_that_cannot_be_read_are_told(tmp_path, person):
 
 
 def test_the_list_survives_its_file(tmp_path, admin, person):
-    PublicKeys([public(admin, "ada", "admin"), public(person, "ben", "person", admin=admin)]).write(tmp_path / "keys.json")
+    listed = PublicKeys([public(admin, "ada", "admin")]).with_key(public(person, "ben", "person", admin=admin))
+    listed = listed.with_end(end_of(person, admin=admin, at=DAY_2)).with_end(end_of(person, admin=admin, at=DAY_3))
+    listed.write(tmp_path / "keys.json")
     keys = PublicKeys.read(tmp_path / "keys.json")
+    assert keys.revocations[person.key_id].revoked_at == DAY_2  # the first end stays
     assert keys.root == admin.key_id
     assert {key.owner: key.role for key in keys.keys.values()} == {"ada": "admin", "ben": "person"}
     assert keys.known("0" * 16) is None
@@ -108,21 +116,33 @@ def test_only_an_admin_before_it_enrols_a_key(admin, person):
 
 def test_an_admin_whose_key_was_revoked_enrols_no_more(admin, person):
     second = PrivateKey.generate()
-    entries = [
-        public(admin, "ada", "admin"),
-        public(second, "sue", "admin", admin=admin, revoked_at=DAY_2),
-        public(person, "ben", "person", admin=second, at=DAY_3),
-    ]
+    admins = [public(admin, "ada", "admin"), public(second, "sue", "admin", admin=admin)]
+    end = end_of(second, admin=admin, at=DAY_2)
     with pytest.raises(ConfigError, match=r"entry 3 \(ben\) was enrolled by a key not valid then"):
-        PublicKeys(entries)
-    assert len(PublicKeys([*entries[:2], public(person, "ben", "person", admin=second, at=DAY_1)]).keys) == 3
+        PublicKeys([*admins, public(person, "ben", "person", admin=second, at=DAY_3)], [end])
+    assert len(PublicKeys([*admins, public(person, "ben", "person", admin=second, at=DAY_1)], [end]).keys) == 3
+
+
+def test_only_an_admin_ends_a_key(admin, person):
+    entries = [public(admin, "ada", "admin"), public(person, "ben", "person", admin=admin)]
+    good = end_of(admin, admin=admin, at=DAY_2)
+    for end in (
+        end_of(admin, admin=person, at=DAY_2),
+        end_of(PrivateKey.generate(), admin=admin, at=DAY_2),
+        good.model_copy(update={"revoked_at": DAY_3}),
+        good.model_copy(update={"key_id": person.key_id}),
+    ):
+        with pytest.raises(ConfigError, match=f"the revocation of key {end.key_id} was not signed by an admin"):
+            PublicKeys(entries, [end])
 
 
 def test_a_key_counts_from_its_enrolment_to_its_revocation(admin):
-    key = public(admin, "ada", "admin", at=DAY_2, revoked_at=DAY_3)
-    assert [key.valid_at(moment) for moment in (DAY_1, DAY_2, "2026-01-02T23:59:59.999999+00:00", DAY_3)] == [False, True, True, False]
-    # 01:00 in Berlin is the day before in UTC
-    assert not key.valid_at("2026-01-02T00:30:00+01:00")
+    keys = PublicKeys([public(admin, "ada", "admin", at=DAY_2)], [end_of(admin, admin=admin, at=DAY_3)])
+    moments = (DAY_1, DAY_2, "2026-01-02T23:59:59.999999+00:00", DAY_3)
+    assert [keys.valid_at(admin.key_id, moment) for moment in moments] == [False, True, True, False]
+    # half past midnight in Berlin is the day before in UTC
+    assert not keys.valid_at(admin.key_id, "2026-01-02T00:30:00+01:00")
+    assert not keys.valid_at("0" * 16, DAY_2)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"keys": 3}', '{"keys": [{}]}', '{"keys": [{"public": 1}]}', "\x00"])
@@ -135,5 +155,5 @@ def test_a_file_that_is_no_list_is_told(tmp_path, content):
 def test_a_list_that_is_not_there_names_the_remedy(tmp_path):
     with pytest.raises(ConfigError, match="tandem keys init"):
         PublicKeys.read(tmp_path / "keys.json")
-    (tmp_path / "empty.json").write_text(json.dumps({"keys": []}))
+    (tmp_path / "empty.json").write_text(json.dumps({"keys": [], "revocations": []}))
     assert PublicKeys.read(tmp_path / "empty.json").root == ""

@@ -1,10 +1,12 @@
 """MLflow runs of stages on a real SQLite store, and the encoding of slice names."""
 
+import multiprocessing
 import random
 import subprocess
 import sys
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow.tracking import MlflowClient
@@ -103,3 +105,30 @@ def test_two_processes_that_start_at_once_find_one_store(tmp_path: Path) -> None
     assert {path.name for path in tmp_path.iterdir()} == {"m.db"}
     names = {experiment.name for experiment in MlflowClient(f"sqlite:///{tmp_path}/m.db").search_experiments()}
     assert {"one", "two"} <= names
+
+
+def log_the_same_datasets(tracking: TrackingSpec, name: str, barrier: Any, failures: Any) -> None:
+    try:
+        with StageRun(tracking, f"train-{name}", tags={"framework": name}) as run:
+            for number in range(40):
+                barrier.wait(120)
+                run.log_dataset("data", f"{number:036d}", "training")
+    except Exception as error:  # noqa: BLE001 - the test tells it
+        failures.put(repr(error))
+        barrier.abort()
+
+
+def test_two_runs_that_log_the_same_dataset_at_once_both_have_it(tracking: TrackingSpec) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier, failures = context.Barrier(2), context.Queue()
+    spec = tracking.model_copy(update={"experiment": "at once"})
+    prepare_store(spec)
+    both = [context.Process(target=log_the_same_datasets, args=(spec, name, barrier, failures)) for name in ("keras", "lightning")]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(240)
+    assert failures.empty(), failures.get()
+    client = MlflowClient(spec.uri)
+    runs = client.search_runs([client.get_experiment_by_name("at once").experiment_id])
+    assert [len(run.inputs.dataset_inputs) for run in runs] == [40, 40]
