@@ -148,6 +148,22 @@ def test_kill_9_leaves_nothing_running_after_the_next_start(case: Desk) -> None:
     assert after[0].info.status == "FINISHED"
 
 
+def test_kill_9_between_stages_keeps_what_was_finished(case: Desk) -> None:
+    process = case.start("run", "fraud", *SMALL)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "statistics" in line and "complete" in line:
+            break
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert case.newest_run()["state"] == "died"
+    answer = case.call("run", "fraud", *SMALL, "--to", "transform")
+    assert answer.code == 0, answer.err
+    assert "had died" in answer.err
+    states = case.states()
+    assert (states["ingest"], states["statistics"], states["transform"]) == ("cached", "cached", "complete")
+
+
 def test_two_runs_at_once_both_end(case: Desk) -> None:
     shutil.copytree(case.folder / "fraud", case.folder / "other")
     change(case.folder / "other/pipeline.toml", 'name = "fraud"', 'name = "other"')
