@@ -9,9 +9,7 @@ from components.core.measurements import AuditReport, CompileReport, Gate, Worst
 from components.ingest.digest import data_digest
 from pipelines.config import find_use_case, load_config
 from pipelines.journal import RunRecord, read_runs
-from pipelines.mlflow_store import champion_of
-from pipelines.next_run import champion_now, forecast
-from pipelines.plan import plan_training
+from pipelines.next_run import forecast, plan_next_run
 from pipelines.run_facts import CandidateFacts, RunFacts
 
 UNFINISHED = ("failed", "interrupted", "skipped", "waiting", "running")
@@ -115,8 +113,7 @@ def next_run(record: RunRecord, *, home: Path, overrides: Sequence[str]) -> dict
     try:
         config = load_config(find_use_case(record.use_case_path), overrides=overrides)
         history = read_runs(config.runs_folder)
-        champion = champion_now(champion_of(config.home / "mlflow.db", f"{config.name}-prod"), f"{config.name}-prod", [record, *history])
-        plan = plan_training(config, data_digest=data_digest(config.data_path), champion=champion)
+        plan = plan_next_run(config, digest=data_digest(config.data_path), runs=[record, *history])
     except (TandemError, OSError) as error:
         return {"problem": f"the next run could not begin: {error}", "home": None, "stages": []}
     stages = forecast(plan, record, history)

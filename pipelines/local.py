@@ -22,9 +22,9 @@ from components.ingest.digest import data_digest
 from pipelines import node
 from pipelines.config import PipelineConfig, environment_for
 from pipelines.journal import RunJournal, RunRecord, bury, dead_runs, read_runs
-from pipelines.mlflow_store import champion_of
-from pipelines.next_run import cached_sources, champion_now
+from pipelines.next_run import cached_sources, plan_next_run
 from pipelines.plan import TrainingPlan, plan_training
+from pipelines.preloading import LOG_VARIABLE
 
 STOP_GRACE_S = 20.0
 
@@ -73,7 +73,7 @@ def run_training(config: PipelineConfig, options: RunOptions, display: Display) 
     digest = data_digest(config.data_path)
     plan = plan_training(config, data_digest=digest)
     chosen = plan.between(options.first, options.last)
-    base_run_id = _base_run_id(config, plan, chosen)
+    task = _Task(config, digest, plan, chosen, _base_run_id(config, plan, chosen), _will_execute(config, digest, chosen))
     environment = environment_for(config.use_case, os.environ)
     os.environ.update(environment)
     for folder in (config.home, config.runs_folder):
@@ -81,7 +81,7 @@ def run_training(config: PipelineConfig, options: RunOptions, display: Display) 
     journal = RunJournal.begin(
         config.runs_folder, use_case=config.use_case.folder, plan={stage.name: dict(stage.parameters) for stage in plan.stages}
     )
-    runner = _Runner(_Task(config, digest, plan, chosen, base_run_id), journal=journal, display=display, parallel=options.parallel)
+    runner = _Runner(task, journal=journal, display=display, parallel=options.parallel)
     with _terminated_as_interrupted():
         return runner.run()
 
@@ -100,6 +100,14 @@ def _base_run_id(config: PipelineConfig, plan: TrainingPlan, chosen: Sequence[st
         if record.use_case_path == str(config.use_case.folder) and taken <= ended_well:
             return record.id
     raise ConfigError(f"no run has the outputs of {', '.join(sorted(taken))}, which this part takes; run without --from first")
+
+
+def _will_execute(config: PipelineConfig, digest: str, chosen: Sequence[str]) -> bool:
+    """Whether any stage but those that always run is expected to execute; an expectation decides the speed, never the result."""
+    past = [run for run in read_runs(config.runs_folder) if run.use_case_path == str(config.use_case.folder)]
+    plan = plan_next_run(config, digest=digest, runs=past)
+    cached = cached_sources(plan, past)
+    return any(stage.name in chosen and stage.name not in cached and not stage.always_runs for stage in plan.stages)
 
 
 @contextlib.contextmanager
@@ -126,6 +134,7 @@ class _Task:
     plan: TrainingPlan
     chosen: Sequence[str]
     base_run_id: str | None
+    will_execute: bool
 
 
 @dataclasses.dataclass
@@ -144,22 +153,12 @@ class _Runner:
         self.config, self.data_digest, self.plan, self.chosen = task.config, task.data_digest, task.plan, task.chosen
         self.base_run_id = task.base_run_id
         self.journal, self.display, self.parallel = journal, display, parallel
-        os.environ["TANDEM_PRELOAD_LOG"] = str(journal.folder / "logs" / "preload.log")
+        os.environ[LOG_VARIABLE] = str(journal.folder / "logs" / "preload.log")
         self.context = multiprocessing.get_context("forkserver")
-        self.will_execute = self._will_execute()
+        self.will_execute = task.will_execute
         self.context.set_forkserver_preload(["pipelines.preload" if self.will_execute else "pipelines.preload_cached"])
         self.children: dict[str, _Child] = {}
         self.await_tracking: Callable[[], Any] | None = None
-
-    def _will_execute(self) -> bool:
-        """Whether any stage but those that always run is expected to execute; an expectation decides the speed, never the result."""
-        name = f"{self.config.name}-prod"
-        use_case = str(self.config.use_case.folder)
-        past = [run for run in read_runs(self.config.runs_folder) if run.use_case_path == use_case]
-        champion = champion_now(champion_of(self.config.home / "mlflow.db", name), name, past)
-        plan = plan_training(self.config, data_digest=self.data_digest, champion=champion)
-        cached = cached_sources(plan, past)
-        return any(stage.name in self.chosen and stage.name not in cached and not stage.always_runs for stage in plan.stages)
 
     def run(self) -> RunOutcome:
         """Runs every chosen stage; ends the journal in any case."""

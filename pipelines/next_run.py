@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 from components.core.contracts import Champion
+from pipelines.config import PipelineConfig
 from pipelines.journal import RunRecord, StageRecord
+from pipelines.mlflow_store import champion_of
 from pipelines.parameter_changes import describe_changes
-from pipelines.plan import StagePlan, TrainingPlan
+from pipelines.plan import StagePlan, TrainingPlan, plan_training
 
 ENDED_WELL = ("complete", "cached")
 INHERITED = "because "
@@ -79,6 +81,22 @@ def cached_sources(plan: TrainingPlan, past: Sequence[RunRecord]) -> dict[str, R
         if source is not None:
             sources[stage.name] = source
     return sources
+
+
+def plan_next_run(config: PipelineConfig, *, digest: str, runs: Sequence[RunRecord]) -> TrainingPlan:
+    """The plan as the next run will make it, with the champion that it meets.
+
+    Args:
+        config: of the use case.
+        digest: SHA-256 of the input as it is now.
+        runs: runs that may have met the champion.
+
+    Raises:
+        StoreError: MLflow's file cannot be read.
+    """
+    name = f"{config.name}-prod"
+    champion = champion_now(champion_of(config.home / "mlflow.db", name), name, runs)
+    return plan_training(config, data_digest=digest, champion=champion)
 
 
 def champion_now(found: tuple[str, str] | None, name: str, runs: Sequence[RunRecord]) -> Champion | None:

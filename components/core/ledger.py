@@ -86,6 +86,13 @@ class Statement(Draft):
         return _SIGNED + canonical(self.model_dump(mode="json"))
 
 
+class Head(Contract):
+    """The last entry of a ledger: kept elsewhere, it shows later that nothing behind or before it is gone. Sequence 0 = no entry."""
+
+    sequence: int = Field(ge=0)
+    digest: str = Field(pattern=_DIGEST)
+
+
 class Entry(Contract):
     """A statement and its signature, 64 bytes in hexadecimal."""
 
@@ -97,12 +104,10 @@ class Entry(Contract):
         """SHA-256 over statement and signature."""
         return hashlib.sha256(self.statement.message() + b"\n" + self.signature.encode()).hexdigest()
 
-
-class Head(Contract):
-    """The last entry of a ledger: kept elsewhere, it shows later that nothing behind or before it is gone. Sequence 0 = no entry."""
-
-    sequence: int = Field(ge=0)
-    digest: str = Field(pattern=_DIGEST)
+    @property
+    def head(self) -> Head:
+        """The head of a ledger that ends with this entry."""
+        return Head(sequence=self.statement.sequence, digest=self.digest)
 
 
 EMPTY = Head(sequence=0, digest=NO_ENTRY)
@@ -152,7 +157,7 @@ def verify(entries: Iterable[Entry], keys: PublicKeys, *, kept: Head | None = No
         problem = entry_problem(entry, head, keys)
         if problem:
             break
-        head = Head(sequence=entry.statement.sequence, digest=entry.digest)
+        head = entry.head
         if kept is not None and head.sequence == kept.sequence:
             kept_found = True
             if head.digest != kept.digest:

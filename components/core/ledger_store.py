@@ -102,8 +102,8 @@ class LedgerStore:
         with self._reading() as connection:
             return _head(connection)
 
-    def entries(self, *, model: str | None = None) -> Iterator[Entry]:
-        """All entries in their order, or those about one model.
+    def entries(self) -> Iterator[Entry]:
+        """All entries in their order.
 
         Raises:
             StoreError: the database cannot be read, or a row is no entry; its number is named.
@@ -113,11 +113,9 @@ class LedgerStore:
             rows = connection.execute(query).all()
         for sequence, text in rows:
             try:
-                entry = Entry.model_validate_json(text)
+                yield Entry.model_validate_json(text)
             except ValidationError as error:
                 raise StoreError(f"the ledger at {self.place}: entry {sequence} was changed: it is no entry any more") from error
-            if model is None or entry.statement.subject.model == model:
-                yield entry
 
     def _reading(self) -> Any:
         try:
@@ -157,8 +155,7 @@ def _head(connection: sql.Connection) -> Head:
     query = sql.select(_ENTRIES.c.entry).order_by(_ENTRIES.c.sequence.desc()).limit(1)
     text = connection.execute(query).scalar()
     # From the entry itself: the column beside it is an index, and nothing rests on it.
-    entry = Entry.model_validate_json(text) if text else None
-    return Head(sequence=entry.statement.sequence, digest=entry.digest) if entry else EMPTY
+    return Entry.model_validate_json(text).head if text else EMPTY
 
 
 def _cause(error: SQLAlchemyError) -> str:

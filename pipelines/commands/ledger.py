@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.files import write_bytes
-from components.core.ledger import Entry, Head, write_export
+from components.core.ledger import EMPTY, Entry, write_export
 from components.core.ledger_store import LedgerStore
 from pipelines.commands.shared_arguments import add_home, add_json, print_json
 from pipelines.ledger_access import add_ledger, ledger_url
@@ -27,12 +27,10 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints entries as they stand; `tandem verify` says whether they hold."""
     store = LedgerStore(ledger_url(arguments))
     entries = list(store.entries())
-    head = entries[-1] if entries else None
     if arguments.export is not None:
         write_bytes(arguments.export, "".join(write_export(entries)).encode())
     if arguments.head is not None:
-        kept = Head(sequence=head.statement.sequence, digest=head.digest) if head else store.head()
-        write_bytes(arguments.head, kept.to_json().encode())
+        write_bytes(arguments.head, (entries[-1].head if entries else EMPTY).to_json().encode())
     shown = [entry for entry in entries if arguments.model in (None, entry.statement.subject.model)]
     if arguments.json:
         print_json({"schema_version": 1, "ledger": store.place, "entries": [entry_as_json(entry) for entry in shown]})
