@@ -191,11 +191,11 @@ def _outputs(store: Any, execution_id: int) -> dict[str, str]:
 
 def reap(request: dict[str, Any]) -> dict[str, Any]:
     """Ends what a run that is over left open: ML Metadata executions become FAILED, MLflow runs KILLED."""
-    from components.core import registry
+    from components.core import stale_runs
     from components.core.lineage import MetadataStore
 
     executions = MetadataStore(request["metadata_path"], writable=True).fail_stale_executions(request["run_id"])
-    runs = registry.reap_runs(request["tracking"], request["run_id"], status=request["status"])
+    runs = stale_runs.reap_runs(request["tracking"], request["run_id"], status=request["status"])
     return {"executions": executions, "runs": runs}
 
 

@@ -4,7 +4,9 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from components.core.approval import ApprovalRule
 from components.core.contracts import AuditSpec, Band, Contract, DataSpec, Feature, FeatureKind, Label, ServingSpec, TrainingSpec
+from components.core.rollout import RolloutRule
 
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
@@ -89,6 +91,20 @@ class SloSection(Contract):
     max_batch: int = Field(default=64, ge=1)
 
 
+class ProductionSection(Contract):
+    """`[production]`: the model server that serves `<serving>/production`.
+
+    Attributes:
+        server: its REST address; promotion waits there until a version is available.
+        timeout_s: seconds that a version may take to become available.
+        min_requests_per_s: of single-row requests in the load test before a promotion, one client.
+    """
+
+    server: str = Field(default="http://127.0.0.1:8501", pattern=r"^https?://[^/\s]+$")
+    timeout_s: float = Field(default=120.0, gt=0)
+    min_requests_per_s: float = Field(default=50.0, gt=0)
+
+
 class DirectoriesSection(Contract):
     """`[directories]`: from the folder where tandem is called.
 
@@ -113,6 +129,9 @@ class PipelineToml(Contract):
     audit: AuditSpec
     serving: ServingSection = ServingSection()
     slo: SloSection = SloSection()
+    approval: ApprovalRule = ApprovalRule()
+    rollout: RolloutRule = RolloutRule()
+    production: ProductionSection = ProductionSection()
     directories: DirectoriesSection = DirectoriesSection()
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from components.core.contracts import Contract
-from components.core.ledger import Entry, Subject
+from components.core.ledger import Draft, Entry, Subject
 
 Evidence = Literal["audit", "parity", "xla_numerics", "service_level", "dossier"]
 Status = Literal["not_requested", "waiting", "approved", "rejected", "revoked", "expired", "voided"]
@@ -129,8 +129,8 @@ def _round(
     )
 
 
-def _does_not_count(entry: Entry, candidate: Candidate, rule: ApprovalRule, *, requester: str, now: datetime.datetime) -> str:
-    said = entry.statement
+def why_not_counted(said: Draft, candidate: Candidate, rule: ApprovalRule, *, requester: str) -> str:
+    """Why a decision does not count in the round that `requester` opened; empty when it does. Age is not looked at here."""
     if said.subject != candidate.subject:
         return "it is about other bytes or other evidence"
     if said.kind in ("reject", "revoke"):
@@ -143,6 +143,13 @@ def _does_not_count(entry: Entry, candidate: Candidate, rule: ApprovalRule, *, r
         return "not among the approvers of the rule"
     if said.kind == "override" and not said.reason.strip():
         return "an override needs a reason"
+    return ""
+
+
+def _does_not_count(entry: Entry, candidate: Candidate, rule: ApprovalRule, *, requester: str, now: datetime.datetime) -> str:
+    reason = why_not_counted(entry.statement, candidate, rule, requester=requester)
+    if reason or entry.statement.kind in ("reject", "revoke"):
+        return reason
     return f"older than {rule.expires_days} days" if _expired(entry, rule, now) else ""
 
 

@@ -10,7 +10,10 @@ TandemError (exit code 2)
 │   ├── ExportError    a model that cannot be turned into the served-model contract
 │   ├── CompileError   XLA twins cannot be made
 │   ├── AuditError     an evaluation that cannot be made or was asked for nothing
-│   └── PushError      a version that may not or cannot be written to a model server
+│   ├── PushError      a version that may not or cannot be written to a model server
+│   └── GateError      a promotion that the ledger does not cover, or whose bytes are others
+├── DecisionError      a decision that would not count, a ledger that does not hold
+├── ServingError       a model server or router that does not do what it was asked for
 └── RegistryError      the model registry refuses or does not know
 Interrupted (exit code 130)
 """
@@ -64,6 +67,18 @@ class AuditError(StageError):
 
 class PushError(StageError):
     """A version could not be pushed to a model server's directory."""
+
+
+class GateError(StageError):
+    """A promotion was refused."""
+
+
+class DecisionError(TandemError):
+    """A decision cannot be entered."""
+
+
+class ServingError(TandemError):
+    """A model server or a router does not do what it was asked for."""
 
 
 class RegistryError(TandemError):

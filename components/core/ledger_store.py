@@ -38,6 +38,10 @@ _POSTGRESQL_GUARDS = (
 )
 
 
+class HeadMoved(StoreError):
+    """Another entry came between reading the ledger and writing to it."""
+
+
 class LedgerStore:
     """The table of a ledger.
 
@@ -76,16 +80,26 @@ class LedgerStore:
         """The URL without its password."""
         return self.url.render_as_string(hide_password=True)
 
-    def append(self, draft: Draft, signer: PrivateKey, *, at: datetime.datetime | None = None) -> Entry:
+    def append(self, draft: Draft, signer: PrivateKey, *, at: datetime.datetime | None = None, expected: Head | None = None) -> Entry:
         """Signs and enters `draft` behind the last entry, whoever else writes meanwhile.
 
+        Args:
+            draft: what is entered.
+            signer: who signs.
+            at: when; now where None.
+            expected: the head that the writer decided on; where another entry came meanwhile nothing is entered.
+
         Raises:
+            HeadMoved: the head is not `expected` any more; read the ledger again and decide anew.
             StoreError: the database cannot be written.
         """
         for _ in range(_ATTEMPTS):
             try:
                 with self._engine.begin() as connection:
-                    entry = make_entry(draft, _head(connection), signer, at=at)
+                    head = _head(connection)
+                    if expected is not None and head != expected:
+                        raise HeadMoved(f"the ledger at {self.place} has a new entry {head.sequence}; read it and decide anew")
+                    entry = make_entry(draft, head, signer, at=at)
                     row = {"sequence": entry.statement.sequence, "digest": entry.digest, "entry": entry.to_json()}
                     connection.execute(sql.insert(_ENTRIES).values(row))
                 return entry

@@ -168,6 +168,23 @@ class SliceReport(Contract):
     metrics: dict[str, MetricValue]
 
 
+class DecisionChange(Contract):
+    """Rows of a slice that candidate and champion decide differently at the operating threshold.
+
+    Attributes:
+        key, value: the slice; both empty for the whole eval split.
+        size: rows.
+        to_positive: rows that only the candidate gives the positive class.
+        to_negative: rows that only the champion gives the positive class.
+    """
+
+    key: str
+    value: str
+    size: int
+    to_positive: int
+    to_negative: int
+
+
 class AuditReport(Contract):
     """The audit of one candidate (file `audit.json`).
 
@@ -179,6 +196,7 @@ class AuditReport(Contract):
         metrics: metric -> value on the whole eval split.
         champion: `name/version` of the baseline, or None.
         not_done: checks that were asked for and could not be done, one line each.
+        decision_changes: against the champion; the whole eval split first, then slices; empty without a champion.
     """
 
     schema_version: Literal[1] = 1
@@ -194,6 +212,7 @@ class AuditReport(Contract):
     not_done: tuple[str, ...] = ()
     operating_threshold: float = 0.5
     positives: int = 0
+    decision_changes: tuple[DecisionChange, ...] = ()
 
 
 class Registration(Contract):

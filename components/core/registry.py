@@ -16,11 +16,13 @@ from typing import Any, TypeVar
 
 from components.core.contracts import Champion, TrackingSpec
 from components.core.errors import RegistryError, StoreError
-from components.core.model_package import SAVED_MODEL_FOLDER, Package, require_digest, write_surroundings
+from components.core.model_package import MEASUREMENTS_FOLDER, SAVED_MODEL_FOLDER, Package, require_digest, write_surroundings
 from components.core.store_address import require_reachable, sqlite_path, store_exists
 from components.core.tracking import StageRun, experiment_id
 
 CHAMPION_ALIAS = "champion"
+AUTHOR_TAG = "tandem.author"
+"""Of an MLflow run: the login that made it, set by the console's server alone."""
 DESCRIPTION_LIMIT = 5000
 """Characters that a registry on PostgreSQL keeps of a description."""
 
@@ -56,7 +58,7 @@ class ModelVersion:
 
 
 @contextlib.contextmanager
-def _explained(uri: str) -> Iterator[None]:
+def explained(uri: str) -> Iterator[None]:
     """Turns MLflow's and the file system's faults into one line that says what to do."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -75,7 +77,7 @@ def _with_store(method: _Result) -> _Result:
 
     @functools.wraps(method)
     def wrapped(self: "Registry", *args: Any, **kwargs: Any) -> Any:
-        with _explained(self.tracking.uri):
+        with explained(self.tracking.uri):
             return method(self, *args, **kwargs)
 
     return wrapped  # type: ignore[return-value]  # the signature is the method's own
@@ -97,7 +99,7 @@ class Registry:
             raise StoreError(f"there is no MLflow store at {tracking.uri} yet; `tandem run` makes it, or correct the base directory")
         require_reachable(tracking.uri)
         self.tracking = tracking
-        with _explained(tracking.uri):
+        with explained(tracking.uri):
             from mlflow.tracking import MlflowClient
 
             path = sqlite_path(tracking.uri)
@@ -109,7 +111,7 @@ class Registry:
     @_with_store
     def names(self) -> list[str]:
         """Names of all registered models, sorted."""
-        return sorted(model.name for model in _pages(self.client.search_registered_models))
+        return sorted(model.name for model in pages(self.client.search_registered_models))
 
     @_with_store
     def versions(self, name: str) -> list[ModelVersion]:
@@ -119,7 +121,7 @@ class Registry:
             RegistryError: no such model.
         """
         aliases = self._aliases(name)
-        found = _pages(functools.partial(self.client.search_model_versions, _equals("name", name)))
+        found = pages(functools.partial(self.client.search_model_versions, equals("name", name)))
         return sorted((_model_version(version, aliases) for version in found), key=lambda version: int(version.version))
 
     def resolve(self, reference: str) -> ModelVersion:
@@ -159,14 +161,26 @@ class Registry:
         Raises:
             RegistryError: the bytes are not those that were registered.
         """
-        import mlflow.artifacts
-
-        uri = self.client.get_model_version_download_uri(version.name, version.version)
-        target = str(folder) if folder is not None else None
-        where = f"{uri.rstrip('/')}/{SAVED_MODEL_FOLDER}"
-        path = Path(mlflow.artifacts.download_artifacts(artifact_uri=where, dst_path=target, tracking_uri=self.tracking.uri))
-        require_digest(path, version.digest, f"the SavedModel of {version.name}/{version.version} at {where}")
+        path = self._download(version, SAVED_MODEL_FOLDER, folder)
+        require_digest(path, version.digest, f"the SavedModel of {version.name}/{version.version} at {path}")
         return path
+
+    @_with_store
+    def local_measurements(self, version: ModelVersion, folder: Path | None = None) -> Path:
+        """Folder of the version's measurements on this machine, as `local_saved_model` gives the SavedModel; empty when it has none."""
+        return self._download(version, MEASUREMENTS_FOLDER, folder)
+
+    @_with_store
+    def author_of(self, run_id: str) -> tuple[str, bool]:
+        """Who made a training run, and whether the console's server vouches for it; empty where nobody says.
+
+        Without a server in between the name is the run's own word, which its maker can choose: it can only exclude somebody from deciding.
+        """
+        if not run_id:
+            return "", False
+        tags = self.client.get_run(run_id).data.tags
+        vouched = tags.get(AUTHOR_TAG, "")
+        return (vouched, True) if vouched else (tags.get("mlflow.user", ""), False)
 
     def champion(self, name: str, folder: Path | None = None) -> Champion | None:
         """The version of `name` (e.g. `credit-risk-prod`) with the alias `champion`; None when nothing was promoted yet.
@@ -230,6 +244,14 @@ class Registry:
             self.client.set_model_version_tag(version.name, version.version, key, value)
         if description is not None:
             self.client.update_model_version(version.name, version.version, description[:DESCRIPTION_LIMIT])
+
+    def _download(self, version: ModelVersion, part: str, folder: Path | None) -> Path:
+        import mlflow.artifacts
+
+        uri = self.client.get_model_version_download_uri(version.name, version.version)
+        target = str(folder) if folder is not None else None
+        where = f"{uri.rstrip('/')}/{part}"
+        return Path(mlflow.artifacts.download_artifacts(artifact_uri=where, dst_path=target, tracking_uri=self.tracking.uri))
 
     def _aliases(self, name: str) -> dict[str, str]:
         """Alias -> version; only the registered model tells them."""
@@ -296,7 +318,7 @@ class Registry:
 
     def _undo(self, name: str, model_id: str, made_model: bool) -> None:
         """Removes what a failed registration left: its version and, when this call made it and it is empty, the registered model."""
-        left = _pages(functools.partial(self.client.search_model_versions, _equals("name", name)))
+        left = pages(functools.partial(self.client.search_model_versions, equals("name", name)))
         model = self.client.get_logged_model(model_id)
         for version in left:
             if version.source == model.artifact_location:
@@ -316,36 +338,7 @@ class Registry:
             self.client.set_logged_model_tags(package.native_model_id, {"served_as": reference, "served_model_id": model_id})
 
 
-def reap_runs(tracking: TrackingSpec, pipeline_run_id: str, *, status: str = "KILLED") -> list[str]:
-    """Ends the MLflow runs of a pipeline run that ended without ending them; a killed process leaves them RUNNING for ever.
-
-    Args:
-        tracking: where they are.
-        pipeline_run_id: of the pipeline run, which must not be alive.
-        status: `KILLED` or `FAILED`.
-
-    Returns:
-        Ids of the runs that were ended.
-
-    Raises:
-        StoreError: the store cannot be read or written.
-    """
-    if not store_exists(tracking):
-        return []
-    client = Registry(tracking).client
-    with _explained(tracking.uri):
-        experiment = client.get_experiment_by_name(tracking.experiment)
-        if experiment is None:
-            return []
-        query = f"{_equals('tags.pipeline_run_id', pipeline_run_id)} AND attributes.status = 'RUNNING'"
-        runs = _pages(functools.partial(client.search_runs, [experiment.experiment_id], query))
-        for run in runs:
-            client.set_tag(run.info.run_id, "error", "the process ended before this run did")
-            client.set_terminated(run.info.run_id, status=status)
-        return [str(run.info.run_id) for run in runs]
-
-
-def _pages(search: Callable[..., Any]) -> list[Any]:
+def pages(search: Callable[..., Any]) -> list[Any]:
     """All results of a paged MLflow search."""
     found: list[Any] = []
     token = None
@@ -357,7 +350,7 @@ def _pages(search: Callable[..., Any]) -> list[Any]:
             return found
 
 
-def _equals(key: str, value: str) -> str:
+def equals(key: str, value: str) -> str:
     """A filter of MLflow's search.
 
     Raises:

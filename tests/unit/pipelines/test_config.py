@@ -90,7 +90,7 @@ def test_overrides_take_toml_values_and_bare_text(use_case: UseCase) -> None:
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("colour=1", ["unknown key 'colour'", "allowed here: audit, data, directories, features"]),
+        ("colour=1", ["unknown key 'colour'", "allowed here: approval, audit, data, directories, features"]),
         ("training.epoch=3", ["unknown key 'training.epoch'", "allowed here:", "epochs"]),
         ("slices.bands.age.edge=3", ["unknown key 'slices.bands.age.edge'", "allowed here: edges, feature"]),
         ("training.epochs=many", ["key 'training.epochs'", "integer", "not 'many'"]),

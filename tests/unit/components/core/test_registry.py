@@ -15,7 +15,8 @@ from components.core.contracts import TrackingSpec
 from components.core.errors import RegistryError, StoreError
 from components.core.files import tree_digest
 from components.core.model_package import Package, read_signature
-from components.core.registry import Registry, reap_runs
+from components.core.registry import Registry
+from components.core.stale_runs import reap_runs
 from components.core.tracking import StageRun
 
 STAGE_TAGS = {"stage": "keras-registrar", "pipeline_run_id": "run-1", "mlmd_execution_id": "7"}
