@@ -25,7 +25,7 @@ def choose_runs(runs_folder: Path, wanted: Sequence[str]) -> list[RunRecord]:
     if wanted:
         found = [find_run(runs_folder, run) for run in wanted]
         return list({record.id: record for record in found}.values())
-    records = read_runs(runs_folder)
+    records = read_runs(runs_folder, "training")
     most = max((len(audited_frameworks(record)) for record in records), default=0)
     if most == 0:
         last = f"the newest run {records[0].id} {records[0].state}" if records else "there is no run"

@@ -112,7 +112,7 @@ def next_run(record: RunRecord, *, home: Path, overrides: Sequence[str]) -> dict
     """Which stages `tandem run` of the same use case would execute now; `problem` says why that cannot be told."""
     try:
         config = load_config(find_use_case(record.use_case_path), overrides=overrides)
-        history = read_runs(config.runs_folder)
+        history = read_runs(config.runs_folder, "training")
         plan = plan_next_run(config, digest=data_digest(config.data_path), runs=[record, *history])
     except (TandemError, OSError) as error:
         return {"problem": f"the next run could not begin: {error}", "home": None, "stages": []}

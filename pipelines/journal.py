@@ -19,6 +19,7 @@ from components.core.files import write_bytes
 
 RunState = Literal["running", "succeeded", "nothing blessed", "failed", "interrupted", "died"]
 StageState = Literal["waiting", "running", "complete", "cached", "failed", "interrupted", "skipped"]
+PipelineKind = Literal["training", "promotion"]
 RUN_FILE = "run.json"
 LOCK_NAME = "lock"
 
@@ -46,6 +47,7 @@ class RunRecord(Contract):
 
     Attributes:
         id: also the pipeline run id of ML Metadata and the tag `pipeline_run_id` of MLflow runs.
+        kind: which of the two pipelines.
         use_case: its folder's name; `use_case_path`: the folder.
         started: UTC, ISO 8601.
         seconds: wall time so far.
@@ -55,6 +57,7 @@ class RunRecord(Contract):
 
     schema_version: Literal[1] = 1
     id: str
+    kind: PipelineKind = "training"
     use_case: str
     use_case_path: str
     state: RunState
@@ -80,7 +83,7 @@ class RunJournal:
     clock: float
 
     @classmethod
-    def begin(cls, runs_folder: Path, *, use_case: Path, plan: Mapping[str, Mapping[str, str]]) -> Self:
+    def begin(cls, runs_folder: Path, *, use_case: Path, plan: Mapping[str, Mapping[str, str]], kind: PipelineKind = "training") -> Self:
         """Starts a run.
 
         Raises:
@@ -97,6 +100,7 @@ class RunJournal:
             raise StoreError(f"{folder}: cannot be written: {error.strerror}; choose another [directories] home") from error
         record = RunRecord(
             id=run_id,
+            kind=kind,
             use_case=use_case.name,
             use_case_path=str(use_case),
             state="running",
@@ -130,24 +134,25 @@ class RunJournal:
         os.close(self.lock)
 
 
-def read_runs(runs_folder: Path) -> list[RunRecord]:
-    """All runs, the newest first; a run that died without saying so is shown as `died`."""
+def read_runs(runs_folder: Path, kind: PipelineKind | None = None) -> list[RunRecord]:
+    """All runs, or those of one pipeline, the newest first; a run that died without saying so is shown as `died`."""
     records = []
     for folder in _run_folders(runs_folder):
         record = RunRecord.from_json((folder / RUN_FILE).read_text(encoding="utf-8"))
         if record.state == "running" and not _is_locked(folder):
             record = record.model_copy(update={"state": "died"})
-        records.append(record)
+        if kind in (None, record.kind):
+            records.append(record)
     return sorted(records, key=lambda record: (record.started, record.id), reverse=True)
 
 
 def find_run(runs_folder: Path, run: str | None) -> RunRecord:
-    """One run by its id or the beginning of it; without one, the newest.
+    """One run by its id or the beginning of it; without one, the newest training run.
 
     Raises:
         ConfigError: no run, none of that id, or more than one.
     """
-    records = read_runs(runs_folder)
+    records = read_runs(runs_folder, None if run else "training")
     if not records:
         raise ConfigError(f"no run yet in {runs_folder}; start one with `tandem run USE_CASE`")
     if run is None:

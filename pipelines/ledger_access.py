@@ -4,13 +4,12 @@ import argparse
 import os
 from pathlib import Path
 
-from components.core.signing import PrivateKey, PublicKeys
+from components.core.signing import PASSPHRASE_VARIABLE, PrivateKey, PublicKeys, read_private_key
 from pipelines.commands.shared_arguments import home_of
 
 LEDGER_VARIABLE = "TANDEM_LEDGER"
 KEYS_VARIABLE = "TANDEM_PUBLIC_KEYS"
 KEY_VARIABLE = "TANDEM_KEY"
-PASSPHRASE_VARIABLE = "TANDEM_KEY_PASSPHRASE"  # noqa: S105 - the name of a variable, no secret
 DEFAULT_KEY = "~/.config/tandem/key.pem"
 
 
@@ -66,7 +65,7 @@ def key_path(arguments: argparse.Namespace) -> Path:
 
 def private_key(arguments: argparse.Namespace) -> PrivateKey:
     """The caller's private key."""
-    return PrivateKey.read(key_path(arguments), passphrase=passphrase())
+    return read_private_key(key_path(arguments))
 
 
 def passphrase() -> str | None:

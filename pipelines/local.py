@@ -1,4 +1,4 @@
-"""Runs the training pipeline on this machine: independent stages at once, each in a child of a preloaded forkserver.
+"""Runs a pipeline on this machine: independent stages at once, each in a child of a preloaded forkserver.
 
 No service is needed: ML Metadata and MLflow are SQLite files below [directories] home.
 """
@@ -21,9 +21,9 @@ from components.core.measurements import PUSH_FILE
 from components.ingest.digest import data_digest
 from pipelines import node
 from pipelines.config import PipelineConfig, environment_for
-from pipelines.journal import RunJournal, RunRecord, bury, dead_runs, read_runs
+from pipelines.journal import PipelineKind, RunJournal, RunRecord, bury, dead_runs, read_runs
 from pipelines.next_run import cached_sources, plan_next_run
-from pipelines.plan import TrainingPlan, plan_training
+from pipelines.plan import PipelinePlan, plan_training
 from pipelines.preloading import LOG_VARIABLE
 
 STOP_GRACE_S = 20.0
@@ -74,19 +74,37 @@ def run_training(config: PipelineConfig, options: RunOptions, display: Display) 
     plan = plan_training(config, data_digest=digest)
     chosen = plan.between(options.first, options.last)
     task = _Task(config, digest, plan, chosen, _base_run_id(config, plan, chosen), _will_execute(config, digest, chosen))
-    environment = environment_for(config.use_case, os.environ)
-    os.environ.update(environment)
+    return _run(task, display, parallel=options.parallel)
+
+
+def run_promotion(config: PipelineConfig, plan: PipelinePlan, display: Display) -> RunOutcome:
+    """Runs the promotion pipeline and journals it; no stage of it is taken from the cache: what it asks may have changed.
+
+    Args:
+        config: of the use case whose model is promoted.
+        plan: from `pipelines.promotion_plan`.
+        display: who is told.
+
+    Raises:
+        TandemError: the run could not begin. What fails later is in the outcome.
+    """
+    task = _Task(config, "", plan, plan.names(), None, will_execute=False, kind="promotion")
+    return _run(task, display, parallel=1)
+
+
+def _run(task: "_Task", display: Display, *, parallel: int) -> RunOutcome:
+    config = task.config
+    os.environ.update(environment_for(config.use_case, os.environ))
     for folder in (config.home, config.runs_folder):
         folder.mkdir(parents=True, exist_ok=True)
-    journal = RunJournal.begin(
-        config.runs_folder, use_case=config.use_case.folder, plan={stage.name: dict(stage.parameters) for stage in plan.stages}
-    )
-    runner = _Runner(task, journal=journal, display=display, parallel=options.parallel)
+    parameters = {stage.name: dict(stage.parameters) for stage in task.plan.stages}
+    journal = RunJournal.begin(config.runs_folder, use_case=config.use_case.folder, plan=parameters, kind=task.kind)
+    runner = _Runner(task, journal=journal, display=display, parallel=parallel)
     with _terminated_as_interrupted():
         return runner.run()
 
 
-def _base_run_id(config: PipelineConfig, plan: TrainingPlan, chosen: Sequence[str]) -> str | None:
+def _base_run_id(config: PipelineConfig, plan: PipelinePlan, chosen: Sequence[str]) -> str | None:
     """The newest run of this use case that has everything that a partial run takes from stages before it; None when it takes nothing.
 
     Raises:
@@ -95,7 +113,7 @@ def _base_run_id(config: PipelineConfig, plan: TrainingPlan, chosen: Sequence[st
     taken = {name for stage in chosen for name in plan[stage].upstream} - set(chosen)
     if not taken:
         return None
-    for record in read_runs(config.runs_folder):
+    for record in read_runs(config.runs_folder, "training"):
         ended_well = {stage.name for stage in record.stages if stage.state in ("complete", "cached")}
         if record.use_case_path == str(config.use_case.folder) and taken <= ended_well:
             return record.id
@@ -104,7 +122,7 @@ def _base_run_id(config: PipelineConfig, plan: TrainingPlan, chosen: Sequence[st
 
 def _will_execute(config: PipelineConfig, digest: str, chosen: Sequence[str]) -> bool:
     """Whether any stage but those that always run is expected to execute; an expectation decides the speed, never the result."""
-    past = [run for run in read_runs(config.runs_folder) if run.use_case_path == str(config.use_case.folder)]
+    past = [run for run in read_runs(config.runs_folder, "training") if run.use_case_path == str(config.use_case.folder)]
     plan = plan_next_run(config, digest=digest, runs=past)
     cached = cached_sources(plan, past)
     return any(stage.name in chosen and stage.name not in cached and not stage.always_runs for stage in plan.stages)
@@ -131,10 +149,11 @@ class _Task:
 
     config: PipelineConfig
     data_digest: str
-    plan: TrainingPlan
+    plan: PipelinePlan
     chosen: Sequence[str]
     base_run_id: str | None
     will_execute: bool
+    kind: PipelineKind = "training"
 
 
 @dataclasses.dataclass
@@ -151,7 +170,7 @@ class _Runner:
 
     def __init__(self, task: _Task, *, journal: RunJournal, display: Display, parallel: int) -> None:
         self.config, self.data_digest, self.plan, self.chosen = task.config, task.data_digest, task.plan, task.chosen
-        self.base_run_id = task.base_run_id
+        self.base_run_id, self.kind = task.base_run_id, task.kind
         self.journal, self.display, self.parallel = journal, display, parallel
         os.environ[LOG_VARIABLE] = str(journal.folder / "logs" / "preload.log")
         self.context = multiprocessing.get_context("forkserver")
@@ -166,7 +185,8 @@ class _Runner:
         self.display.note(f"run {self.journal.record.id}: loading {loading} once for all stages")
         try:
             self._bury_the_dead()
-            self._meet_champion()
+            if self.kind == "training":
+                self._meet_champion()
             for name in set(self.plan.names()) - set(self.chosen):
                 self.journal.update_stage(name, state="skipped")
             ir = self._compile()
@@ -231,6 +251,7 @@ class _Runner:
 
     def _compile(self) -> bytes:
         request = {
+            "kind": self.kind,
             "config": self.config,
             "plan": self.plan,
             "run_id": self.journal.record.id,

@@ -14,7 +14,7 @@ from pipelines.config import PipelineConfig
 from pipelines.journal import RunRecord, StageRecord
 from pipelines.mlflow_store import champion_of
 from pipelines.parameter_changes import describe_changes
-from pipelines.plan import StagePlan, TrainingPlan, plan_training
+from pipelines.plan import PipelinePlan, StagePlan, plan_training
 
 ENDED_WELL = ("complete", "cached")
 INHERITED = "because "
@@ -43,7 +43,7 @@ class StageForecast:
     reasons: tuple[str, ...]
 
 
-def forecast(plan: TrainingPlan, record: RunRecord, history: Sequence[RunRecord]) -> list[StageForecast]:
+def forecast(plan: PipelinePlan, record: RunRecord, history: Sequence[RunRecord]) -> list[StageForecast]:
     """Says for each stage whether the next run executes it.
 
     Args:
@@ -65,7 +65,7 @@ def forecast(plan: TrainingPlan, record: RunRecord, history: Sequence[RunRecord]
     return forecasts
 
 
-def cached_sources(plan: TrainingPlan, past: Sequence[RunRecord]) -> dict[str, RunRecord]:
+def cached_sources(plan: PipelinePlan, past: Sequence[RunRecord]) -> dict[str, RunRecord]:
     """The stages that the next run takes from the cache, and the run that each is taken from.
 
     Args:
@@ -83,7 +83,7 @@ def cached_sources(plan: TrainingPlan, past: Sequence[RunRecord]) -> dict[str, R
     return sources
 
 
-def plan_next_run(config: PipelineConfig, *, digest: str, runs: Sequence[RunRecord]) -> TrainingPlan:
+def plan_next_run(config: PipelineConfig, *, digest: str, runs: Sequence[RunRecord]) -> PipelinePlan:
     """The plan as the next run will make it, with the champion that it meets.
 
     Args:
@@ -117,12 +117,12 @@ def champion_now(found: tuple[str, str] | None, name: str, runs: Sequence[RunRec
     return Champion(name=name, version=version, digest=digest, path="")
 
 
-def _nearest(names: Sequence[str], plan: TrainingPlan) -> list[str]:
+def _nearest(names: Sequence[str], plan: PipelinePlan) -> list[str]:
     """Those of `names` that no other of them rests on."""
     return [name for name in names if not any(name in plan.closure([other], downstream=False) for other in names if other != name)]
 
 
-def _lock_changed(plan: TrainingPlan, record: RunRecord) -> bool:
+def _lock_changed(plan: PipelinePlan, record: RunRecord) -> bool:
     """Whether the environment is another one than in `record`."""
     before = {stage.name: stage.parameters.get("lock_digest") for stage in record.stages}
     now = {stage.name: stage.parameters.get("lock_digest") for stage in plan.stages}

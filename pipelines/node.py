@@ -18,6 +18,9 @@ from typing import Any
 
 from components.core.errors import TandemError
 from components.core.progress import listen
+from pipelines.config import PipelineConfig
+from pipelines.journal import PipelineKind
+from pipelines.plan import PipelinePlan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,15 +97,13 @@ def prepare_tracking(request: dict[str, Any]) -> None:
 
 
 def compile_ir(request: dict[str, Any]) -> bytes:
-    """Compiles the training pipeline to TFX's IR, marked for the stages that are to run."""
+    """Compiles a pipeline to TFX's IR, marked for the stages that are to run."""
     from tfx.dsl.compiler import compiler, constants
     from tfx.orchestration import metadata
     from tfx.orchestration.local import runner_utils
     from tfx.orchestration.portable import partial_run_utils, runtime_parameter_utils
 
-    from pipelines.training import create_training_pipeline
-
-    ir = compiler.Compiler().compile(create_training_pipeline(request["config"], request["plan"]))
+    ir = compiler.Compiler().compile(_create_pipeline(request["kind"], request["config"], request["plan"]))
     runtime_parameter_utils.substitute_runtime_parameter(ir, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: request["run_id"]})
     for node in ir.nodes:
         if request["plan"][node.pipeline_node.node_info.id].always_runs:
@@ -114,6 +115,17 @@ def compile_ir(request: dict[str, Any]) -> bytes:
             partial_run_utils.mark_pipeline(ir, from_nodes=chosen, to_nodes=chosen)
             partial_run_utils.snapshot(store, ir, base_run_id=request["base_run_id"])
     return bytes(ir.SerializeToString(deterministic=True))
+
+
+def _create_pipeline(kind: PipelineKind, config: PipelineConfig, plan: PipelinePlan) -> Any:
+    """The TFX pipeline; what the other one imports is not loaded."""
+    if kind == "promotion":
+        from pipelines.promotion import create_promotion_pipeline
+
+        return create_promotion_pipeline(config, plan)
+    from pipelines.training import create_training_pipeline
+
+    return create_training_pipeline(config, plan)
 
 
 def _connection_config(deployment: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The training pipeline as data: stages, what each needs, and the parameters that decide its result.
+"""A pipeline as data: stages, what each needs, and the parameters that decide its result.
 
 `training.py` turns this into TFX components; `tandem why` compares two of them. Nothing heavy is imported here.
 """
@@ -38,7 +38,7 @@ class StagePlan:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingPlan:
+class PipelinePlan:
     """All stages in the order of the data."""
 
     stages: tuple[StagePlan, ...]
@@ -82,7 +82,7 @@ class TrainingPlan:
         return found
 
 
-def plan_training(config: PipelineConfig, *, data_digest: str, champion: Champion | None = None) -> TrainingPlan:
+def plan_training(config: PipelineConfig, *, data_digest: str, champion: Champion | None = None) -> PipelinePlan:
     """Plans the training pipeline of a use case.
 
     Args:
@@ -97,7 +97,7 @@ def plan_training(config: PipelineConfig, *, data_digest: str, champion: Champio
     order = {stage.name: number for number, stage in enumerate(stages)}
     kinds = ("trainer", "exporter", "xla-compiler", "auditor", "registrar", "pusher")
     rank = {stage.name: next((i for i, kind in enumerate(kinds) if stage.name.endswith(kind)), -1) for stage in stages}
-    return TrainingPlan(tuple(sorted(stages, key=lambda stage: (rank[stage.name], order[stage.name]))))
+    return PipelinePlan(tuple(sorted(stages, key=lambda stage: (rank[stage.name], order[stage.name]))))
 
 
 def _data_stages(config: PipelineConfig, data_digest: str) -> list[StagePlan]:

@@ -96,11 +96,13 @@ class ProductionSection(Contract):
 
     Attributes:
         server: its REST address; promotion waits there until a version is available.
+        base_path: where the server sees `<serving>/production`, e.g. a container's mount; empty = the same path.
         timeout_s: seconds that a version may take to become available.
         min_requests_per_s: of single-row requests in the load test before a promotion, one client.
     """
 
     server: str = Field(default="http://127.0.0.1:8501", pattern=r"^https?://[^/\s]+$")
+    base_path: str = ""
     timeout_s: float = Field(default=120.0, gt=0)
     min_requests_per_s: float = Field(default=50.0, gt=0)
 

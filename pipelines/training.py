@@ -16,14 +16,14 @@ from components.pusher.component import Pusher
 from components.registrar.component import Registrar
 from components.xla_compiler.component import XlaCompiler
 from pipelines.config import PipelineConfig
-from pipelines.plan import TrainingPlan
+from pipelines.plan import PipelinePlan
 from trainers.component import TrackedTrainer
 
 BEAM_ARGUMENTS = ["--runner=FnApiRunner", "--sdk_container_image=none", "--no_pipeline_type_check"]
 """In process, without a look for Prism on the network and without packaging TFX anew at each Beam stage."""
 
 
-def create_training_pipeline(config: PipelineConfig, plan: TrainingPlan) -> pipeline.Pipeline:
+def create_training_pipeline(config: PipelineConfig, plan: PipelinePlan) -> pipeline.Pipeline:
     """Wires the training pipeline.
 
     Args:
@@ -49,12 +49,12 @@ def create_training_pipeline(config: PipelineConfig, plan: TrainingPlan) -> pipe
     )
 
 
-def _texts(plan: TrainingPlan, stage: str) -> dict[str, Any]:
+def _texts(plan: PipelinePlan, stage: str) -> dict[str, Any]:
     """A stage's parameters, as keyword arguments of its component."""
     return dict(plan.parameters(stage))
 
 
-def _data_stages(plan: TrainingPlan) -> dict[str, BaseComponent]:
+def _data_stages(plan: PipelinePlan) -> dict[str, BaseComponent]:
     ingest = Ingest(**_texts(plan, "ingest"))
     examples = ingest.outputs["examples"]
     statistics = StatisticsGen(examples=examples)
@@ -72,7 +72,7 @@ def _data_stages(plan: TrainingPlan) -> dict[str, BaseComponent]:
     return {"ingest": ingest, "statistics": statistics, "schema": schema, "validation": validation, "transform": transform}
 
 
-def _candidate_stages(plan: TrainingPlan, framework: Framework, stages: dict[str, BaseComponent]) -> dict[str, BaseComponent]:
+def _candidate_stages(plan: PipelinePlan, framework: Framework, stages: dict[str, BaseComponent]) -> dict[str, BaseComponent]:
     names = {kind: f"{framework}-{kind}" for kind in ("trainer", "exporter", "xla-compiler", "auditor", "registrar")}
     examples, transform = stages["ingest"].outputs["examples"], stages["transform"].outputs
     trainer = _trainer(plan, framework, stages)
@@ -107,7 +107,7 @@ def _candidate_stages(plan: TrainingPlan, framework: Framework, stages: dict[str
     return made
 
 
-def _trainer(plan: TrainingPlan, framework: Framework, stages: dict[str, BaseComponent]) -> BaseComponent:
+def _trainer(plan: PipelinePlan, framework: Framework, stages: dict[str, BaseComponent]) -> BaseComponent:
     custom: dict[str, Any] = dict(plan.parameters(f"{framework}-trainer"))
     custom["classes"] = json.loads(custom["classes"])
     return TrackedTrainer(
@@ -121,7 +121,7 @@ def _trainer(plan: TrainingPlan, framework: Framework, stages: dict[str, BaseCom
     )
 
 
-def _pusher(plan: TrainingPlan, stages: dict[str, BaseComponent]) -> BaseComponent:
+def _pusher(plan: PipelinePlan, stages: dict[str, BaseComponent]) -> BaseComponent:
     inputs = {}
     for framework in FRAMEWORKS:
         inputs[f"{framework}_model"] = stages[f"{framework}-xla-compiler"].outputs["model"]

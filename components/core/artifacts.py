@@ -41,3 +41,33 @@ class PushReport(artifact.Artifact):
     """What was pushed to staging: `push.json`."""
 
     TYPE_NAME = "components.PushReport"
+
+
+class Clearance(artifact.Artifact):
+    """That a candidate may be promoted, by the ledger and the rule: `clearance.json`."""
+
+    TYPE_NAME = "components.Clearance"
+
+
+class LoadReport(artifact.Artifact):
+    """Latency and rate of the bytes in a fresh process without XLA: `load.json`."""
+
+    TYPE_NAME = "components.LoadReport"
+
+
+class PromotionReport(artifact.Artifact):
+    """The version of the production model: `promotion.json`."""
+
+    TYPE_NAME = "components.PromotionReport"
+
+
+class DeploymentReport(artifact.Artifact):
+    """What the production model server holds: `deployment.json`."""
+
+    TYPE_NAME = "components.DeploymentReport"
+
+
+class RolloutReport(artifact.Artifact):
+    """How the rollout began: `rollout.json`."""
+
+    TYPE_NAME = "components.RolloutReport"

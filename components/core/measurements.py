@@ -6,6 +6,7 @@ from typing import Literal, TypeVar
 from pydantic import Field
 
 from components.core.contracts import Contract, Framework
+from components.core.files import write_bytes
 
 _Measurement = TypeVar("_Measurement", bound=Contract)
 GateStatus = Literal["passed", "failed", "not checked"]
@@ -329,3 +330,8 @@ TRAINING_FACTS_FILE = "training_facts.json"
 def read_measurement(kind: type[_Measurement], folder: str, name: str) -> _Measurement:
     """Reads a measurement from an artifact's folder."""
     return kind.from_json((Path(folder) / name).read_text(encoding="utf-8"))
+
+
+def write_measurement(measurement: Contract, folder: str, name: str) -> None:
+    """Writes a measurement into an artifact's folder, whole or not at all."""
+    write_bytes(Path(folder) / name, (measurement.model_dump_json(indent=2) + "\n").encode())

@@ -36,6 +36,7 @@ class Package:
         native_model_id: LoggedModel of the native model in that run, None when there is none.
         measurements: files that describe this digest.
         tags: version tags beside `framework`, `tree_digest` and `use_case`.
+        linked: the training run and its native model shall name this version; a copy for production leaves them with the candidate.
     """
 
     framework: str
@@ -45,6 +46,7 @@ class Package:
     native_model_id: str | None
     measurements: tuple[Path, ...]
     tags: Mapping[str, str]
+    linked: bool = True
 
 
 def require_digest(folder: Path, digest: str, what: str) -> None:

@@ -245,6 +245,15 @@ class Registry:
         if description is not None:
             self.client.update_model_version(version.name, version.version, description[:DESCRIPTION_LIMIT])
 
+    @_with_store
+    def set_aliases(self, name: str, aliases: Mapping[str, str | None]) -> None:
+        """Points aliases of `name` to versions; None takes an alias away."""
+        for alias, version in aliases.items():
+            if version is None:
+                self.client.delete_registered_model_alias(name, alias)
+            else:
+                self.client.set_registered_model_alias(name, alias, version)
+
     def _download(self, version: ModelVersion, part: str, folder: Path | None) -> Path:
         import mlflow.artifacts
 
@@ -330,6 +339,8 @@ class Registry:
         """Lets people walk in the MLflow UI: training run, native model, registering run and version name each other."""
         reference = f"{version.name}/{version.version}"
         run.set_tags({"model_version": reference, "tree_digest": package.digest})
+        if not package.linked:
+            return
         self.client.set_tag(package.training_run_id, "model_version", reference)
         self.client.set_tag(package.training_run_id, "register_run_id", run.run_id)
         entry = json.dumps([{"name": version.name, "version": version.version}])

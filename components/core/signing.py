@@ -25,6 +25,7 @@ from components.core.files import write_bytes
 
 Role = Literal["admin", "person", "service"]
 """An admin enrols and revokes keys; a person decides on the command line; the service vouches for a login in the console."""
+PASSPHRASE_VARIABLE = "TANDEM_KEY_PASSPHRASE"  # noqa: S105 - the name of a variable, no secret
 _ENROLMENT = b"tandem enrolment v1\n"
 _REVOCATION = b"tandem revocation v1\n"
 _KEY_ID = r"^[0-9a-f]{16}$"
@@ -111,6 +112,15 @@ def signature_holds(public: str, signature: str, message: bytes) -> bool:
 def canonical(content: object) -> bytes:
     """JSON in the one form that is signed: keys sorted, no spaces, ASCII."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
+
+
+def read_private_key(path: Path) -> PrivateKey:
+    """Reads a private key; its passphrase stands in TANDEM_KEY_PASSPHRASE where it has one.
+
+    Raises:
+        ConfigError: see PrivateKey.read.
+    """
+    return PrivateKey.read(path, passphrase=os.environ.get(PASSPHRASE_VARIABLE) or None)
 
 
 class PublicKey(Contract):

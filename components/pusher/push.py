@@ -9,8 +9,8 @@ from components.core.contracts import LOWER_IS_BETTER, AuditSpec, TrackingSpec
 from components.core.errors import PushError
 from components.core.files import write_bytes
 from components.core.measurements import PUSH_FILE, AuditReport, CompileReport, PushReport, Registration
+from components.core.placement import place, version_folder
 from components.core.registry import ModelVersion, Registry
-from components.pusher.placement import place, version_folder
 
 STAGING_TAG = "staging"
 

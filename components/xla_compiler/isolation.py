@@ -1,8 +1,5 @@
 """Asks the plain signatures in a fresh process in which XLA is disabled and no Python package can be imported."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +7,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from components.core.errors import CompileError
+from components.core.isolated_session import ask, request
 from components.core.served_model import EXAMPLES, SCORES, SERVING_DEFAULT, SERVING_RAW
 from components.xla_compiler.twins import Signatures
 
-TIMEOUT_S = 120
 TOLERANCE = 1e-6
 """Largest allowed difference of a score to the same signature in this process: the C++ session may fold constants in another order."""
 
@@ -42,7 +38,7 @@ def plain_answers_without_xla(
         *([(SERVING_RAW, left_out)] if 0 < len(optional) < len(raw) else []),
     ]
     fed = [{name: tensor for name, tensor in inputs.items() if name not in optional or len(tensor)} for _, inputs in calls]
-    answers = ask_probe(folder, [request(signatures[key], feeds) for (key, _), feeds in zip(calls, fed, strict=True)])
+    answers = ask(folder, [request(signatures[key], feeds) for (key, _), feeds in zip(calls, fed, strict=True)])
     for (key, inputs), answer in zip(calls, answers, strict=True):
         if isinstance(answer, dict):
             return f"{key}: {answer['error'][:300]}"
@@ -51,32 +47,3 @@ def plain_answers_without_xla(
         if found.shape != expected.shape or not np.allclose(found, expected, rtol=0, atol=TOLERANCE):
             return f"{key} answers other scores in a process without XLA"
     return ""
-
-
-def request(signature: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """One call of a signature as the probe reads it: tensors by the names in the graph."""
-    feeds = {
-        signature.inputs[name].name: {
-            "dtype": tensor.dtype.name,
-            "values": [value.hex() if isinstance(value, bytes) else float(value) for value in tensor.numpy().tolist()],
-        }
-        for name, tensor in inputs.items()
-    }
-    return {"feeds": feeds, "fetch": signature.outputs[SCORES].name}
-
-
-def ask_probe(folder: Path, requests: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Runs the probe; for each request the scores as rows, or {"error": message}.
-
-    Raises:
-        CompileError: the process ended without an answer: the SavedModel does not load there.
-    """
-    library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
-    command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("probe.py")), str(library), str(folder)]
-    try:
-        done = subprocess.run(command, input=json.dumps(requests), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise CompileError(f"{folder} did not answer within {TIMEOUT_S} s in a process without XLA") from error
-    if done.returncode:
-        raise CompileError(f"{folder} does not load in a process without XLA: {done.stderr.strip()[-500:]}")
-    return list(json.loads(done.stdout))

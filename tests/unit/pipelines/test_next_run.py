@@ -7,7 +7,7 @@ import pytest
 from components.core.contracts import Champion, DataSpec, ServingSpec, TrainingSpec
 from pipelines.next_run import champion_now, forecast
 from pipelines.parameter_changes import describe_changes
-from pipelines.plan import StagePlan, TrainingPlan
+from pipelines.plan import StagePlan, PipelinePlan
 
 STAGES = (
     StagePlan("ingest", (), {"input_digest": "a" * 64}),
@@ -19,7 +19,7 @@ STAGES = (
 
 def plan(**changed):
     """The plan, with parameters of some stages changed."""
-    return TrainingPlan(
+    return PipelinePlan(
         tuple(
             StagePlan(stage.name, stage.upstream, {**stage.parameters, **changed.get(stage.name.replace("-", "_"), {})}, stage.always_runs)
             for stage in STAGES

@@ -173,12 +173,12 @@ def test_warmup_records_can_be_replayed(compiled, loaded, file, suffix):
 def test_the_probe_really_has_xla_switched_off(compiled, served_case):
     import tensorflow as tf
 
-    from components.xla_compiler.isolation import ask_probe, request
+    from components.core.isolated_session import ask, request
     from components.xla_compiler.twins import read_signatures
 
     signatures = read_signatures(compiled[0])
     inputs = {"examples": tf.constant(served_case.examples[:2])}
-    plain, xla = ask_probe(compiled[0], [request(signatures[key], inputs) for key in ("serving_default", "serving_default_xla")])
+    plain, xla = ask(compiled[0], [request(signatures[key], inputs) for key in ("serving_default", "serving_default_xla")])
     assert np.shape(plain) == (2, 2)
     assert "XLA compilation disabled" in xla["error"]
 

@@ -1,14 +1,16 @@
 """Runs signatures of a SavedModel as a stock model server does: by TensorFlow's C++ loader, XLA switched off, no Python package at all.
 
-A script of its own, started as `python -I -S probe.py LIBRARY SAVED_MODEL` in a fresh process: without site-packages neither torch nor
-keras nor tensorflow can be imported, and loading the C library alone takes a quarter of the time of `import tensorflow`. On stdin it
-reads JSON: a list of {"feeds": {tensor: {"dtype", "values"}}, "fetch": tensor}, strings as hexadecimal; on stdout it writes JSON: for
-each the scores as rows, or {"error": message}.
+A script of its own, started as `python -I -S serving_probe.py LIBRARY SAVED_MODEL` in a fresh process: without site-packages neither
+torch nor keras nor tensorflow can be imported, and loading the C library alone takes a quarter of the time of `import tensorflow`. On
+stdin it reads JSON: a list of {"feeds": {tensor: {"dtype", "values"}}, "fetch": tensor}, strings as hexadecimal; on stdout it writes
+JSON: for each the scores as rows, or {"error": message}. With "repeats" a request is run that often after its first answer, and for it
+{"scores": rows, "latencies_ms": numbers} is written.
 """
 
 import ctypes
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -95,8 +97,17 @@ class Session:
 
 
 def _answer(session: Session, request: Mapping[str, Any]) -> Any:
+    feeds, fetch = request["feeds"], request["fetch"]
     try:
-        return session.run(request["feeds"], request["fetch"])
+        scores = session.run(feeds, fetch)
+        if not request.get("repeats"):
+            return scores
+        latencies = []
+        for _ in range(request["repeats"]):
+            began = time.perf_counter()
+            session.run(feeds, fetch)
+            latencies.append(1000 * (time.perf_counter() - began))
+        return {"scores": scores, "latencies_ms": latencies}
     except RuntimeError as error:
         return {"error": str(error)}
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from components.core import placement
 from components.core.errors import PushError
 from components.core.files import tree_digest
-from components.pusher import placement
-from components.pusher.placement import is_pushed, place, version_folder
+from components.core.placement import is_pushed, place, version_folder
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_two_processes_at_once_push_once(saved_model, root):
 
 def test_asking_costs_no_heavy_import():
     script = (
-        "import sys, components.pusher.placement; "
+        "import sys, components.core.placement; "
         "print([m for m in ('mlflow', 'ml_metadata', 'tensorflow', 'tfx', 'pydantic', 'numpy') if m in sys.modules])"
     )
     root = Path(placement.__file__).parents[2]

@@ -1,0 +1,1 @@
+"""Production pusher: the bytes to the model server, until it answers with them."""

@@ -1,0 +1,1 @@
+"""Promoter: an approved candidate becomes a version of the production model."""

@@ -1,0 +1,1 @@
+"""Promotion gate: lets a candidate through that the ledger covers, byte for byte."""

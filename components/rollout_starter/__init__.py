@@ -1,0 +1,1 @@
+"""Rollout starter: the first share of traffic to a version that is served."""

@@ -1,0 +1,15 @@
+"""`tandem override`: let a candidate pass in spite of evidence that did not; two people have to."""
+
+import argparse
+
+from pipelines.decision_commands import add_decision, decide
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    add_decision(parser, reason_needed=True)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Enters the decision and shows where the candidate stands."""
+    return decide("override", arguments)

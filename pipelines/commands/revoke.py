@@ -1,0 +1,15 @@
+"""`tandem revoke`: take an approval of a candidate back."""
+
+import argparse
+
+from pipelines.decision_commands import add_decision, decide
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    add_decision(parser, reason_needed=True)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Enters the decision and shows where the candidate stands."""
+    return decide("revoke", arguments)
