@@ -7,7 +7,7 @@ from pathlib import Path
 from components.core.errors import ConfigError, RegistryError
 from components.core.evidence import PRODUCTION_SUFFIX, CandidateEvidence, read_evidence
 from pipelines.commands.shared_arguments import add_home, home_of
-from pipelines.config import CONFIG_FILE, SHIPPED, PipelineConfig, UseCase, find_use_case, load_config
+from pipelines.config import CONFIG_FILE, SHIPPED, PipelineConfig, find_use_case, load_config
 from pipelines.journal import read_runs
 
 
@@ -34,7 +34,9 @@ def config_for(arguments: argparse.Namespace, name: str) -> PipelineConfig:
     if len(configs) != 1 or configs[0].name != name:
         found = ", ".join(str(config.use_case.folder) for config in configs) or "none"
         raise ConfigError(f"model {name!r} belongs to no single use case here (found: {found}); name its folder with --use-case")
-    return dataclasses.replace(configs[0], home=home)
+    overrides = getattr(arguments, "overrides", [])
+    config = load_config(configs[0].use_case, overrides=overrides) if overrides else configs[0]
+    return dataclasses.replace(config, home=home)
 
 
 def known_configs(home: Path) -> list[PipelineConfig]:
@@ -43,9 +45,8 @@ def known_configs(home: Path) -> list[PipelineConfig]:
     folders += [Path(record.use_case_path) for record in read_runs(home / "runs")]
     configs = []
     for folder in dict.fromkeys(folder for folder in folders if (folder / CONFIG_FILE).is_file()):
-        use_case = UseCase(folder, folder.name, folder.parent)
         try:
-            configs.append(load_config(use_case))
+            configs.append(dataclasses.replace(load_config(find_use_case(str(folder))), home=home))
         except ConfigError:
             continue  # told when that use case is asked for
     return configs

@@ -24,6 +24,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("override", "let a candidate pass in spite of evidence that did not; two people have to"),
     ("revoke", "take an approval back"),
     ("serve", "serve models with TensorFlow Serving's gRPC and REST interfaces"),
+    ("route", "split traffic between champion and canary, and roll back by itself"),
     ("promote", "bring an approved candidate to production and start its rollout"),
     ("rollout", "show how traffic is split, or move it a step on"),
     ("rollback", "take traffic from a version, back to the one before"),

@@ -3,9 +3,10 @@
 import argparse
 import sys
 
+from components.core.errors import ConfigError
 from components.core.evidence import CandidateEvidence
 from pipelines.candidate_access import candidate_of
-from pipelines.commands.shared_arguments import print_json
+from pipelines.commands.shared_arguments import add_set, print_json
 from pipelines.config import PipelineConfig
 from pipelines.display import display_for
 from pipelines.journal import read_runs
@@ -18,10 +19,12 @@ from pipelines.runs_view import run_as_json
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
     add_production(parser, metavar="MODEL/VERSION")
+    add_set(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Promotes; the same command goes on after a crash. The gate, not this command, decides whether it may."""
+    _refuse_other_tables(arguments.overrides)
     spec = ledger_spec(arguments)
     config, evidence = candidate_of(arguments)
     from components.core.production_ledger import ProductionLedger
@@ -47,6 +50,17 @@ def execute(arguments: argparse.Namespace) -> int:
     if outcome.exit_code == 0:
         show(traffic_text(split))
     return outcome.exit_code
+
+
+def _refuse_other_tables(overrides: list[str]) -> None:
+    """Who may approve, and on what evidence, is not a matter of one call.
+
+    Raises:
+        ConfigError: a key outside [rollout] and [production].
+    """
+    for override in overrides:
+        if override.partition(".")[0].strip() not in ("rollout", "production"):
+            raise ConfigError(f"--set {override}: a promotion takes keys of rollout and production only; the rule stands in pipeline.toml")
 
 
 def _artifact_of(config: PipelineConfig, evidence: CandidateEvidence) -> str:

@@ -1,0 +1,135 @@
+"""What was seen of the two versions of a rollout, in a sliding window, and whether a guard complains."""
+
+import collections
+import dataclasses
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from components.core.rollout import Guards
+
+_KEPT = 20_000
+"""Observations that a window holds at most: at high rates it covers less time, never more memory."""
+_SCORES_A_REQUEST = 64
+_CRITICAL = 1.95
+"""Of the two-sample Kolmogorov-Smirnov test at a level of 0.1 %: 1.95 * sqrt((n + m) / (n * m)) (Smirnov 1948)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Observation:
+    """One answer.
+
+    Attributes:
+        at: of `time.monotonic`.
+        failed: the server's own fault, not the client's.
+        latency_ms: until the whole answer was there.
+        scores: of the last class, at most 64 rows.
+        not_finite: a score is NaN or infinite.
+    """
+
+    at: float
+    failed: bool
+    latency_ms: float
+    scores: tuple[float, ...] = ()
+    not_finite: bool = False
+
+
+class Window:
+    """The last observations of one version."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: collections.deque[Observation] = collections.deque(maxlen=_KEPT)
+        self.total = 0
+
+    def add(self, observation: Observation) -> None:
+        """Remembers one more."""
+        with self._lock:
+            self._seen.append(observation)
+            self.total += 1
+
+    def last(self, seconds: float) -> list[Observation]:
+        """Those of the last seconds, the oldest first."""
+        since = self._clock() - seconds
+        with self._lock:
+            while self._seen and self._seen[0].at < since:
+                self._seen.popleft()
+            return list(self._seen)
+
+
+def observed(at: float, *, failed: bool, latency_ms: float, scores: Any = None) -> Observation:
+    """An observation of an answer.
+
+    Args:
+        at: when it was complete.
+        failed: see Observation.
+        latency_ms: milliseconds.
+        scores: float[N, C], or None when the answer holds none.
+    """
+    if scores is None or not scores.size:
+        return Observation(at, failed, latency_ms)
+    column = scores[:_SCORES_A_REQUEST, -1]
+    return Observation(at, failed, latency_ms, tuple(map(float, column)), not bool(np.isfinite(scores).all()))
+
+
+def complaint(canary: Sequence[Observation], champion: Sequence[Observation], guards: Guards) -> str:
+    """What a guard says of the canary, one line with value, limit and window; empty when all hold."""
+    if any(seen.not_finite for seen in canary):
+        return f"nan: a score of the canary is not finite, in {len(canary)} requests of the last {guards.window_s:g} s"
+    if len(canary) < guards.min_requests:
+        return ""
+    where = f"over {len(canary)} requests of the last {guards.window_s:g} s"
+    share = sum(seen.failed for seen in canary) / len(canary)
+    if share > guards.max_error_share:
+        return f"errors: {share:.2%} of the canary's answers are errors, limit {guards.max_error_share:.2%}, {where}"
+    p99 = percentile(canary, 99)
+    if guards.max_p99_ms is not None and p99 > guards.max_p99_ms:
+        return f"p99: {p99:.1f} ms, limit {guards.max_p99_ms:g} ms, {where}"
+    if guards.max_p99_ratio is not None and len(champion) >= guards.min_requests:
+        ratio = p99 / max(percentile(champion, 99), 1e-9)
+        if ratio > guards.max_p99_ratio:
+            return f"p99: {ratio:.2f} times the champion's, limit {guards.max_p99_ratio:g}, {where}"
+    return _shift(canary, champion, guards, where)
+
+
+def _shift(canary: Sequence[Observation], champion: Sequence[Observation], guards: Guards, where: str) -> str:
+    ours = [score for seen in canary for score in seen.scores]
+    theirs = [score for seen in champion for score in seen.scores]
+    if min(len(ours), len(theirs)) < guards.min_requests:
+        return ""
+    distance = ks_distance(ours, theirs)
+    critical = _CRITICAL * math.sqrt((len(ours) + len(theirs)) / (len(ours) * len(theirs)))
+    if distance > max(guards.max_score_shift, critical):
+        return f"score shift: Kolmogorov-Smirnov distance {distance:.3f} to the champion, limit {guards.max_score_shift:g}, {where}"
+    return ""
+
+
+def ks_distance(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Two-sample Kolmogorov-Smirnov distance: the largest difference of the two empirical distribution functions, 0 to 1."""
+    first, second = np.sort(np.asarray(ours)), np.sort(np.asarray(theirs))
+    values = np.concatenate([first, second])
+    below_first = np.searchsorted(first, values, side="right") / len(first)
+    below_second = np.searchsorted(second, values, side="right") / len(second)
+    return float(np.abs(below_first - below_second).max())
+
+
+def percentile(seen: Sequence[Observation], level: float) -> float:
+    """Latency in milliseconds."""
+    return float(np.percentile([observation.latency_ms for observation in seen], level))
+
+
+def summary(seen: Sequence[Observation]) -> dict[str, float | int | None]:
+    """Figures of a window for people and metrics."""
+    if not seen:
+        return {"requests": 0, "error_share": None, "p50_ms": None, "p99_ms": None}
+    return {
+        "requests": len(seen),
+        "error_share": sum(observation.failed for observation in seen) / len(seen),
+        "p50_ms": round(percentile(seen, 50), 3),
+        "p99_ms": round(percentile(seen, 99), 3),
+    }
