@@ -45,10 +45,23 @@ class Library:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._models: dict[str, _Model] = {}
+        self._generation = self._settled = 0
+
+    @property
+    def generation(self) -> int:
+        """Number of the configuration that stands."""
+        with self._lock:
+            return self._generation
+
+    def settle(self, generation: int) -> None:
+        """Says that all that this configuration wants was loaded, or was tried."""
+        with self._lock:
+            self._settled = generation
 
     def configure(self, configs: Sequence[ModelConfig]) -> None:
         """Replaces the configuration; models that are not named any more keep their versions until the loader took them away."""
         with self._lock:
+            self._generation += 1
             for config in configs:
                 model = self._models.setdefault(config.name, _Model(config))
                 model.config = config
@@ -154,9 +167,11 @@ class Library:
         return model
 
     def ready(self) -> bool:
-        """Whether every configured model has a version that takes requests."""
+        """Whether the loader is through with the configuration, and every model has a version that takes requests."""
         with self._lock:
-            return all(model.available() for model in self._models.values() if model.config.specific != frozenset())
+            return self._settled == self._generation and all(
+                model.available() for model in self._models.values() if model.config.specific != frozenset()
+            )
 
     def snapshot(self) -> dict[str, dict[int, State]]:
         """Model -> version -> state."""

@@ -56,8 +56,10 @@ class Loader:
     def look(self) -> None:
         """Reads a changed models.config, then loads what is new and unloads what is not wanted any more."""
         self._read_changed_config()
+        generation = self.library.generation
         for config in self.library.configs():
             self._settle(config)
+        self.library.settle(generation)
 
     def _read_changed_config(self) -> None:
         path = self._config_path

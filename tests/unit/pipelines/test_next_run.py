@@ -7,7 +7,7 @@ import pytest
 from components.core.contracts import Champion, DataSpec, ServingSpec, TrainingSpec
 from pipelines.next_run import champion_now, forecast
 from pipelines.parameter_changes import describe_changes
-from pipelines.plan import StagePlan, PipelinePlan
+from pipelines.plan import PipelinePlan, StagePlan
 
 STAGES = (
     StagePlan("ingest", (), {"input_digest": "a" * 64}),
