@@ -95,6 +95,9 @@ def test_an_answer_without_scores():
     assert wire.scores(response.SerializeToString()) is None
 
 
+TOO_LONG = b"\x0a" + b"\xff" * 10 + b"\x01"
+
+
 @pytest.mark.parametrize("data", [b"\x0a", b"\x0a\x05ab", b"\xff" * 12, b"\x0b", TOO_LONG, b"\x02"])
 def test_what_is_no_message_is_refused(data):
     with pytest.raises(wire.Malformed):
