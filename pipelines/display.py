@@ -126,11 +126,15 @@ def closing_lines(record: RunRecord) -> list[str]:
     lines = [f"run {record.id}: {record.state} after {record.seconds:.1f} s, {cached} of {len(record.stages)} stages cached"]
     if record.error:
         lines.append(f"tandem: {record.error}")
-    if record.state == "succeeded":
+    if record.state == "succeeded" and record.kind == "promotion":
+        lines.append("next: `tandem route` carries the rollout on, `tandem rollout MODEL` shows it")
+    elif record.state == "succeeded":
         pushed = record.artifacts.get("pusher/push_report")
         if pushed:
             lines += _pushed_lines(pushed)
         lines.append("next: `tandem compare` lays the candidates side by side, `tandem ui` opens the MLflow UI")
+    elif record.kind == "promotion":
+        lines.append("next: mend that and give the same command again; what was done stays done")
     elif record.state in ("failed", "nothing blessed"):
         lines.append(f"next: `tandem why {record.id}` names the gate, slice and rows, and the remedy")
     return lines

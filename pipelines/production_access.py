@@ -50,7 +50,7 @@ def version_of(arguments: argparse.Namespace, split: Traffic) -> ServedVersion |
     number = arguments.model.partition("/")[2]
     if not number:
         return None
-    held = {version.version: version for version in (*split.served, *split.promoted)}
+    held = {version.version: version for version in (*split.served, *split.promoted, *split.stopped)}
     if number not in held:
         known = ", ".join(held) or "none"
         raise ConfigError(f"{split.model}-prod has no version {number} that serves or waits; there are: {known}")

@@ -101,6 +101,7 @@ class Traffic(Contract):
         promoted: versions that were promoted and not yet started, oldest first.
         retired: versions that may serve no more.
         rolled_back: versions that were rolled back, with the reason.
+        stopped: the same versions, as they were.
         odd: entries that do not fit what was before them, one line each; they change nothing.
     """
 
@@ -114,6 +115,7 @@ class Traffic(Contract):
     promoted: tuple[ServedVersion, ...] = ()
     retired: tuple[str, ...] = ()
     rolled_back: dict[str, str] = {}
+    stopped: tuple[ServedVersion, ...] = ()
     odd: tuple[str, ...] = ()
 
     @property
@@ -169,7 +171,9 @@ def _promoted(state: Traffic, entry: Entry, version: str) -> Traffic | str:
     if not version or version in known:
         return "it was promoted before" if version else "it names no version"
     made = ServedVersion(version=version, subject=entry.statement.subject)
-    return state.model_copy(update={"promoted": (*state.promoted, made), "rolled_back": _without(state.rolled_back, version)})
+    stopped = tuple(held for held in state.stopped if held.version != version)
+    back = {number: reason for number, reason in state.rolled_back.items() if number != version}
+    return state.model_copy(update={"promoted": (*state.promoted, made), "rolled_back": back, "stopped": stopped})
 
 
 def _pushed(state: Traffic, entry: Entry, version: str) -> Traffic | str:
@@ -202,19 +206,20 @@ def _stepped(state: Traffic, entry: Entry, version: str) -> Traffic | str:
 
 
 def _rolled_back(state: Traffic, entry: Entry, version: str) -> Traffic | str:
-    reason = entry.statement.reason or "no reason given"
-    back = {**state.rolled_back, version: reason}
+    waiting = _find(state.promoted, version)
+    changed: dict[str, object]
     if state.canary is not None and state.canary.version == version:
-        return state.model_copy(update={"canary": None, "share": 0, "since": "", "rolled_back": back})
-    if state.champion is not None and state.champion.version == version:
+        ended, changed = state.canary, {"canary": None, "share": 0, "since": ""}
+    elif state.champion is not None and state.champion.version == version:
         if state.previous is None:
             return "there is no version before it"
-        stopped = {"canary": None, "share": 0, "since": ""}
-        return state.model_copy(update={"champion": state.previous, "previous": None, "rolled_back": back, **stopped})
-    waiting = tuple(held for held in state.promoted if held.version != version)
-    if len(waiting) < len(state.promoted):
-        return state.model_copy(update={"promoted": waiting, "rolled_back": back})
-    return "it serves nothing"
+        ended, changed = state.champion, {"champion": state.previous, "previous": None, "canary": None, "share": 0, "since": ""}
+    elif waiting is not None:
+        ended, changed = waiting, {"promoted": tuple(held for held in state.promoted if held is not waiting)}
+    else:
+        return "it serves nothing"
+    back = {**state.rolled_back, version: entry.statement.reason or "no reason given"}
+    return state.model_copy(update={**changed, "rolled_back": back, "stopped": (*state.stopped, ended)})
 
 
 def _retired(state: Traffic, entry: Entry, version: str) -> Traffic | str:
@@ -223,12 +228,10 @@ def _retired(state: Traffic, entry: Entry, version: str) -> Traffic | str:
         return "it serves; roll it back first"
     previous = None if state.previous is not None and state.previous.version == version else state.previous
     waiting = tuple(held for held in state.promoted if held.version != version)
-    return state.model_copy(update={"previous": previous, "promoted": waiting, "retired": (*state.retired, version)})
+    stopped = tuple(held for held in state.stopped if held.version != version)
+    changed = {"previous": previous, "promoted": waiting, "stopped": stopped, "retired": (*state.retired, version)}
+    return state.model_copy(update=changed)
 
 
 def _find(versions: Iterable[ServedVersion], version: str) -> ServedVersion | None:
     return next((held for held in versions if held.version == version), None)
-
-
-def _without(values: dict[str, str], key: str) -> dict[str, str]:
-    return {name: value for name, value in values.items() if name != key}

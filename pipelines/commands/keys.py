@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from components.core.errors import ConfigError
+from components.core.files import write_bytes
 from components.core.signing import PrivateKey, PublicKey, PublicKeys, Revocation, key_id_of
 from pipelines.commands.shared_arguments import add_home, add_json, print_json
 from pipelines.ledger_access import add_key, add_keys, key_path, keys_path, passphrase, private_key, public_keys
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     init.add_argument("owner", metavar="NAME", help="your name as it will stand in the ledger")
     enrol = actions.add_parser("enrol", help="put somebody's public key on the list (admins only)")
     enrol.add_argument("owner", metavar="NAME", help="the login or name as it will stand in the ledger")
-    enrol.add_argument("public", metavar="PUBLIC", help="64 hexadecimal digits that `tandem keys new` printed")
+    enrol.add_argument("public", metavar="PUBLIC", help="the .pub file that `tandem keys new` wrote, or its 64 hexadecimal digits")
     enrol.add_argument("--role", choices=ROLES, default="person", help="what the key may do (default: %(default)s)")
     revoke = actions.add_parser("revoke", help="end a key: what it signs from now on does not count (admins only)")
     revoke.add_argument("key_id", metavar="KEY_ID", help="as `tandem keys list` shows it")
@@ -61,7 +62,14 @@ def _now() -> str:
 def _new(arguments: argparse.Namespace) -> None:
     key, path = PrivateKey.generate(), key_path(arguments)
     key.write(path, passphrase=passphrase())
-    _say(f"made {path}; keep it to yourself", f"public key: {key.public}", f"key id: {key.key_id}")
+    public = path.with_name(f"{path.name}.pub")
+    write_bytes(public, f"{key.public}\n".encode())
+    _say(
+        f"made {path}; keep it to yourself",
+        f"public key: {key.public}",
+        f"key id: {key.key_id}",
+        f"an admin enrols it by `tandem keys enrol NAME {public}`",
+    )
 
 
 def _init(arguments: argparse.Namespace) -> None:
@@ -84,7 +92,7 @@ def _list_path(arguments: argparse.Namespace) -> Path:
 def _enrol(arguments: argparse.Namespace) -> None:
     keys, admin = public_keys(arguments), private_key(arguments)
     _require_admin(keys, admin)
-    public = arguments.public.lower()
+    public = _public(arguments.public)
     if len(public) != 64 or set(public) - set("0123456789abcdef"):
         raise ConfigError(f"{arguments.public!r} is no public key; give the 64 hexadecimal digits that `tandem keys new` printed")
     if keys.known(key_id_of(public)):
@@ -92,6 +100,14 @@ def _enrol(arguments: argparse.Namespace) -> None:
     entry = PublicKey(public=public, owner=arguments.owner, role=arguments.role, enrolled_by=admin.key_id, enrolled_at=_now())
     keys.with_key(entry.signed_by(admin)).write(keys_path(arguments))
     _say(f"enrolled {arguments.owner} ({arguments.role}), key {entry.key_id}")
+
+
+def _public(given: str) -> str:
+    """64 hexadecimal digits, given as they are or by the file that holds them."""
+    path = Path(given).expanduser()
+    if path.is_file() and path.stat().st_size < 1000:
+        return path.read_text(encoding="utf-8", errors="replace").strip().lower()
+    return given.lower()
 
 
 def _revoke(arguments: argparse.Namespace) -> None:

@@ -72,8 +72,8 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         except ServingFault as fault:
             status = fault.code.name
             return _refuse(context, fault)
-        except Exception:
-            LOG.exception("%s of %s failed", api, name)
+        except Exception as error:
+            LOG.exception("%s of %s failed: %s", api, name, type(error).__name__)
             return _refuse(context, ServingFault(Code.INTERNAL, "the server failed on this request; its log says why"))
         finally:
             self._inference.metrics.request(name, api, "GRPC", status=status, latency_s=time.perf_counter() - began)

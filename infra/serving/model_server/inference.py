@@ -1,5 +1,6 @@
 """What TensorFlow Serving's interfaces mean, without a transport: Predict, Classify, Regress, MultiInference, status and metadata."""
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
@@ -59,9 +60,14 @@ class Inference:
         if self.batcher is not None and not outputs:
             answer = self.batcher.call(servable, signature, inputs, timeout_s=timeout_s)
         else:
-            answer = servable.call(signature, inputs, outputs)
+            answer = servable.call(signature, inputs, outputs=outputs)
         self.metrics.runtime(servable.model, time.perf_counter() - began)
         return answer
+
+    def _asked(self, spec: Any) -> contextlib.AbstractContextManager[Servable]:
+        """The servable that a ModelSpec means, in use."""
+        name, version, label = _named(spec)
+        return self.library.use(name, version, label=label)
 
     def predict(self, request: Any, response: Any, *, timeout_s: float | None = None) -> None:
         """Fills a PredictResponse.
@@ -69,7 +75,7 @@ class Inference:
         Raises:
             ServingFault: refused.
         """
-        with self.library.use(*_named(request.model_spec)) as servable:
+        with self._asked(request.model_spec) as servable:
             signature = servable.signature(request.model_spec.signature_name)
             inputs = {name: to_array(name, tensor, max_elements=self.limits.max_elements) for name, tensor in request.inputs.items()}
             answer = self.call(servable, signature, inputs, outputs=list(request.output_filter), timeout_s=timeout_s)
@@ -83,7 +89,7 @@ class Inference:
         Raises:
             ServingFault: refused; also where the signature is no classification.
         """
-        with self.library.use(*_named(request.model_spec)) as servable:
+        with self._asked(request.model_spec) as servable:
             signature = servable.signature(request.model_spec.signature_name)
             answer = self._by_examples(servable, signature, request.input, CLASSIFY, timeout_s)
             _fill_spec(response.model_spec, servable, signature.key)
@@ -95,7 +101,7 @@ class Inference:
         Raises:
             ServingFault: refused; also where the signature is no regression.
         """
-        with self.library.use(*_named(request.model_spec)) as servable:
+        with self._asked(request.model_spec) as servable:
             signature = servable.signature(request.model_spec.signature_name)
             answer = self._by_examples(servable, signature, request.input, REGRESS, timeout_s)
             _fill_spec(response.model_spec, servable, signature.key)
@@ -116,7 +122,7 @@ class Inference:
         doubled = [key for key, _ in keys if [other for other, _ in keys].count(key) > 1]
         if doubled:
             raise invalid(f"Duplicate evaluation of signature: {doubled[0]}")
-        with self.library.use(*_named(request.tasks[0].model_spec)) as servable:
+        with self._asked(request.tasks[0].model_spec) as servable:
             for key, method in keys:
                 if method not in (CLASSIFY, REGRESS):
                     raise ServingFault(Code.UNIMPLEMENTED, f"Unsupported signature method_name: {method}")
@@ -145,7 +151,7 @@ class Inference:
         for field in fields:
             if field != "signature_def":
                 raise invalid(f"Metadata field {field} is not supported")
-        with self.library.use(*_named(request.model_spec)) as servable:
+        with self._asked(request.model_spec) as servable:
             definitions = get_model_metadata_pb2.SignatureDefMap()
             for key, definition in servable.signature_defs.items():
                 definitions.signature_def[key].CopyFrom(definition)

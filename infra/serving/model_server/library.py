@@ -135,7 +135,7 @@ class Library:
             return version
 
     @contextlib.contextmanager
-    def use(self, name: str, version: int | None = None, label: str = "") -> Iterator[Servable]:
+    def use(self, name: str, version: int | None = None, *, label: str = "") -> Iterator[Servable]:
         """The servable of a request; it is not unloaded before the request is over.
 
         Raises:

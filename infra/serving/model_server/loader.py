@@ -47,9 +47,9 @@ class Loader:
         while not self._stopping:
             try:
                 self.look()
-            except Exception:
+            except Exception as error:
                 # Whatever a file system does (a mount that is gone), what is loaded keeps serving.
-                LOG.exception("looking at the models failed; what is loaded keeps serving")
+                LOG.exception("looking at the models failed (%s); what is loaded keeps serving", type(error).__name__)
             self._wake.wait(self.poll_s)
             self._wake.clear()
 

@@ -35,9 +35,9 @@ class RestApp:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="rest")
         self.draining = False
         self.app = web.Application(client_max_size=max_body_bytes)
-        self.app.router.add_route("*", "/{path:.*}", self._handle)
+        self.app.router.add_route("*", "/{path:.*}", self._respond)
 
-    async def _handle(self, request: web.Request) -> web.Response:
+    async def _respond(self, request: web.Request) -> web.Response:
         path = request.path
         if request.method == "GET" and path in ("/healthz", "/readyz", METRICS_PATH):
             return self._about_itself(path)
@@ -70,7 +70,7 @@ class RestApp:
         try:
             name, version, label = _target(match)
             content = rest_json.parse(body)
-            with self._inference.library.use(name, version, label) as servable:
+            with self._inference.library.use(name, version, label=label) as servable:
                 methods = {"predict": self._predict, "classify": self._classify, "regress": self._regress}
                 return _json(methods[verb](servable, content))
         except ServingFault as fault:
@@ -142,7 +142,8 @@ class RestApp:
         }
 
     def _metadata(self, target: _Target) -> dict[str, Any]:
-        with self._inference.library.use(*target) as servable:
+        name, version, label = target
+        with self._inference.library.use(name, version, label=label) as servable:
             spec = {"name": servable.model, "signature_name": "", "version": str(servable.version)}
             definitions = {
                 key: json_format.MessageToDict(value, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
@@ -157,8 +158,8 @@ def _caller(method: Callable[[re.Match[str], bytes], web.Response], match: re.Ma
     def call() -> web.Response:
         try:
             return method(match, body)
-        except Exception:
-            LOG.exception("a request to %s failed", match.string)
+        except Exception as error:
+            LOG.exception("a request to %s failed: %s", match.string, type(error).__name__)
             return _refusal(Code.INTERNAL.http, "the server failed on this request; its log says why")
 
     return call

@@ -83,7 +83,7 @@ class Servable:
             raise ServingFault(Code.FAILED_PRECONDITION, f'Serving signature key "{key or "serving_default"}" not found.')
         return found
 
-    def call(self, signature: Signature, inputs: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
+    def call(self, signature: Signature, inputs: Mapping[str, Array], *, outputs: Sequence[str] = ()) -> dict[str, Array]:
         """Calls a signature.
 
         Args:

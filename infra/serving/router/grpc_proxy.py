@@ -56,12 +56,12 @@ class GrpcProxy(grpc.GenericRpcHandler):
         if path not in self._calls:
             return None
 
-        async def handle(request: bytes, context: Any) -> bytes:
-            return await self._handle(path, request, context)
+        async def forward(request: bytes, context: Any) -> bytes:
+            return await self._forward(path, request, context)
 
-        return grpc.unary_unary_rpc_method_handler(handle)
+        return grpc.unary_unary_rpc_method_handler(forward)
 
-    async def _handle(self, path: str, request: bytes, context: Any) -> bytes:
+    async def _forward(self, path: str, request: bytes, context: Any) -> bytes:
         method = path.rpartition("/")[2]
         try:
             asked = wire.target(method, request)

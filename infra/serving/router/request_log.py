@@ -128,9 +128,9 @@ class RequestLog:
 def _schema() -> Any:
     import pyarrow as pa
 
-    kinds: dict[type, Any] = {int: pa.int64(), str: pa.string(), bytes: pa.binary(), float: pa.float64()}
+    kinds: dict[Any, Any] = {int: pa.int64(), str: pa.string(), bytes: pa.binary(), float: pa.float64()}
     scores = pa.list_(pa.list_(pa.float64()))
-    return pa.schema([(field.name, kinds.get(field.type, scores)) for field in dataclasses.fields(LoggedRequest)])  # type: ignore[arg-type]
+    return pa.schema([(field.name, kinds.get(field.type, scores)) for field in dataclasses.fields(LoggedRequest)])
 
 
 def read_log(folder: Path, model: str) -> Iterator[LoggedRequest]:

@@ -27,7 +27,7 @@ class RestProxy:
         self._client: aiohttp.ClientSession | None = None
         self._shadows: set[asyncio.Task[None]] = set()
         self.app = web.Application(client_max_size=max_body_bytes)
-        self.app.router.add_route("*", "/{path:.*}", self._handle)
+        self.app.router.add_route("*", "/{path:.*}", self._forward)
         self.app.on_startup.append(self._open)
         self.app.on_cleanup.append(self._close)
         self.max_body_bytes = max_body_bytes
@@ -53,7 +53,7 @@ class RestProxy:
             return False
         return True
 
-    async def _handle(self, request: web.Request) -> web.Response:
+    async def _forward(self, request: web.Request) -> web.Response:
         try:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:

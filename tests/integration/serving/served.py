@@ -22,10 +22,9 @@ def make_model(folder, scale):
 
     `double`: x float32[N] -> y = scale * x. `raw`: x float32[N], name string[N] -> scores = [1 - p, p] with p = scale * x / 10, classes.
     `serving_default`: examples string[N] with a float feature x -> the same. `classify`, `regress`: for the methods of that name.
-    `checked`: x float32[N] -> y = x, an error where x is negative.
+    `checked`: x float32[N] -> y = x, an error where x is negative. `serving_raw` is `raw`.
     """
     import tensorflow as tf
-    from tensorflow.core.protobuf import saved_model_pb2
 
     class Model(tf.Module):
         def __init__(self):
@@ -71,17 +70,33 @@ def make_model(folder, scale):
 
     model = Model()
     names = ("double", "checked", "raw", "serving_default", "classify", "regress")
-    tf.saved_model.save(model, str(folder), signatures={name: getattr(model, name) for name in names})
-    path = Path(folder) / "saved_model.pb"
+    signatures = {name: getattr(model, name) for name in names}
+    tf.saved_model.save(model, str(folder), signatures={**signatures, "serving_raw": model.raw})
+    _name_methods(Path(folder) / "saved_model.pb")
+    write_warmup(folder, [[1.0], [1.0, 2.0]])
+
+
+def _name_methods(path):
+    """TensorFlow 2 saves every signature as a prediction."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
     graph = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     for name in ("classify", "regress"):
         graph.meta_graphs[0].signature_def[name].method_name = f"tensorflow/serving/{name}"
     path.write_bytes(graph.SerializeToString())
-    write_warmup(folder, [[1.0], [1.0, 2.0]])
+
+
+def example(x):
+    """A serialized tf.Example with the feature x."""
+    import tensorflow as tf
+
+    made = tf.train.Example()
+    made.features.feature["x"].float_list.value.append(x)
+    return made.SerializeToString()
 
 
 def write_warmup(folder, batches, signature="double"):
-    """Warm-up requests of `double`."""
+    """Warm-up requests: float batches for signatures that take x, else serialized examples with that x."""
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
@@ -91,7 +106,10 @@ def write_warmup(folder, batches, signature="double"):
         for values in batches:
             request = predict_pb2.PredictRequest()
             request.model_spec.name, request.model_spec.signature_name = "m", signature
-            request.inputs["x"].CopyFrom(tf.make_tensor_proto(values, tf.float32))
+            if signature == "serving_default":
+                request.inputs["examples"].CopyFrom(tf.make_tensor_proto([example(value) for value in values]))
+            else:
+                request.inputs["x"].CopyFrom(tf.make_tensor_proto(values, tf.float32))
             log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
             writer.write(log.SerializeToString())
 
