@@ -22,6 +22,7 @@ BENCHES = {
     "whole_run": "whole runs, cold and unchanged, against a stock TFX pipeline",
     "command_line": "CPU of the commands that people wait for",
     "torch_feed": "the torch feed against the bare tf.data reader",
+    "serving_load": "the embedded model server under load, beside the bare function and mlflow models serve",
     "five_seeds": "eval AUC of both frameworks over five seeds",
 }
 COLUMNS = ("figure", "value", "target", "verdict", "repetitions", "note")

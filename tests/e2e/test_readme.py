@@ -1,7 +1,9 @@
 """The commands of README.md, each executed."""
 
 import re
+import shlex
 import signal
+import subprocess
 import time
 
 import pytest
@@ -9,7 +11,12 @@ import pytest
 from tests.e2e.desk import ROOT, Answer, Desk
 
 pytestmark = pytest.mark.slow
-EXPECTED_CODES = {"tandem run credit_risk --set audit.floors.auc=0.9": 3}
+EXPECTED_CODES = {
+    "tandem run credit_risk --set audit.floors.auc=0.9": 3,
+    # Everything passed: there is nothing to override, and the command says so.
+    'tandem override credit-risk/2 --key ada.pem --reason "only where evidence did not pass"': 2,
+}
+SERVERS = ("serve", "route")
 
 
 def commands() -> list[str]:
@@ -30,19 +37,37 @@ def test_the_table_names_every_command() -> None:
 
 def test_each_command_works_in_the_order_of_the_readme(credit: tuple[Desk, Answer]) -> None:
     desk = credit[0]
-    for line in commands():
-        words = line.split()[1:]
-        if words[0] == "ui":
-            process = desk.start(*words, "--no-browser")
-            time.sleep(20)
-            assert process.poll() is None
-            process.send_signal(signal.SIGINT)
-            answer = desk.wait(process)
-            assert answer.code in (0, 130), answer.err
-            assert "127.0.0.1" in answer.out + answer.err
-            continue
-        answer = desk.call(*words)
-        assert answer.code == EXPECTED_CODES.get(line, 0), f"{line}: {answer.err}"
+    servers: list[subprocess.Popen[str]] = []
+    try:
+        for line in commands():
+            run_line(desk, line, servers)
+    finally:
+        for server in servers:
+            server.terminate()
+        codes = [desk.wait(server).code for server in servers]
+    assert codes == [0] * len(SERVERS)
+
+
+def run_line(desk: Desk, line: str, servers: "list[subprocess.Popen[str]]") -> None:
+    """Calls one line; a server goes on beside the lines after it."""
+    words = shlex.split(line)[1:]
+    if words[0] in SERVERS:
+        server = desk.start(*words)
+        servers.append(server)
+        assert server.stdout is not None
+        assert "Ctrl-C ends it" in server.stdout.readline()
+        return
+    if words[0] == "ui":
+        process = desk.start(*words, "--no-browser")
+        time.sleep(20)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        answer = desk.wait(process)
+        assert answer.code in (0, 130), answer.err
+        assert "127.0.0.1" in answer.out + answer.err
+        return
+    answer = desk.call(*words)
+    assert answer.code == EXPECTED_CODES.get(line, 0), f"{line}: {answer.err}"
 
 
 def test_links_lead_somewhere() -> None:
