@@ -10,11 +10,11 @@ import numpy as np
 
 from components.auditor import evaluation, gates, predictions
 from components.auditor.bootstrap import bootstrap_intervals
-from components.auditor.slices import WHOLE, Points, SliceId, SliceRows, metric_values
+from components.auditor.slices import WHOLE, Points, SliceId, SliceRows, decision_changes, metric_values
 from components.core import files
 from components.core.contracts import AuditSpec, Champion, DataSpec, Framework, ServingSpec
 from components.core.errors import AuditError
-from components.core.measurements import AuditReport, CompileReport, Gate, MetricValue, ParityReport, SliceReport
+from components.core.measurements import AuditReport, CompileReport, DecisionChange, Gate, MetricValue, ParityReport, SliceReport
 
 Pipeline = contextlib.AbstractContextManager[beam.Pipeline]
 SAME_MODEL = "the candidate is the champion (same tree digest), and a model is not compared with itself"
@@ -157,7 +157,10 @@ def _report(candidate: Candidate, scored: predictions.Predictions, slices: Slice
         if name
     ]
     champion_metrics: dict[str, MetricValue] = {}
+    changes: tuple[DecisionChange, ...] = ()
     if scored.champion_scores is not None:
+        theirs = scored.champion_scores[:, scored.positive]
+        changes = decision_changes(own, theirs, slices.rows, threshold=audit.operating_threshold)
         champion_points = evaluation.read_points(evaluation_path, champion=True)
         champion_metrics = _valued(scored.champion_scores[:, scored.positive], slices, champion_points, name=WHOLE, audit=audit)
     found = (*_earlier_gates(candidate), *_threshold_gates(candidate, metrics, champion_metrics, reports=reports, slices=slices))
@@ -175,6 +178,7 @@ def _report(candidate: Candidate, scored: predictions.Predictions, slices: Slice
         champion_metrics=champion_metrics,
         not_done=(*undone, *slices.undefined),
         operating_threshold=audit.operating_threshold,
+        decision_changes=changes,
     )
 
 

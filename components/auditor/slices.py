@@ -1,6 +1,7 @@
 """Slices of the eval split: their rows, which of them can be judged, and their metrics with intervals and reasons."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from components.auditor.bootstrap import Interval
 from components.auditor.predictions import Predictions
 from components.core.contracts import METRICS, AuditSpec, finite_or_none
-from components.core.measurements import MetricValue
+from components.core.measurements import DecisionChange, MetricValue
 
 WHOLE: tuple[()] = ()
 SliceId = tuple[str, str] | tuple[()]
@@ -52,6 +53,31 @@ class SliceRows:
                     else:
                         judged.append((metric, (key, value)))
         return cls(positives=positives, rows=rows, judged=tuple(judged), undefined=tuple(undefined))
+
+
+def decision_changes(
+    ours: npt.NDArray[Any], theirs: npt.NDArray[Any], rows: Mapping[SliceId, npt.NDArray[np.intp]], *, threshold: float
+) -> tuple[DecisionChange, ...]:
+    """Rows that candidate and champion decide differently at the operating threshold; a score that is not finite decides nothing.
+
+    Args:
+        ours, theirs: positive scores of candidate and champion, [N].
+        rows: slice -> row numbers.
+        threshold: score from which a row counts as positive.
+    """
+    comparable = np.isfinite(ours) & np.isfinite(theirs)
+    up = comparable & (ours >= threshold) & (theirs < threshold)
+    down = comparable & (ours < threshold) & (theirs >= threshold)
+    return tuple(
+        DecisionChange(
+            key=name[0] if name else "",
+            value=name[1] if name else "",
+            size=len(found),
+            to_positive=int(up[found].sum()),
+            to_negative=int(down[found].sum()),
+        )
+        for name, found in rows.items()
+    )
 
 
 def undefined_by_labels(metric: str, positives: npt.NDArray[np.bool_]) -> str:

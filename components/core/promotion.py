@@ -57,6 +57,7 @@ class Clearance(Contract):
     Attributes:
         subject: exact bytes and evidence.
         training_run_id: MLflow run of its training.
+        author: who made it, as it was known when decisions were counted; empty where nobody says.
         rule: that was asked for.
         standing: what the ledger said.
         passed: evidence that passed.
@@ -67,6 +68,7 @@ class Clearance(Contract):
     subject: Subject
     framework: Framework
     training_run_id: str
+    author: str
     rule: ApprovalRule
     standing: Standing
     passed: tuple[Evidence, ...]

@@ -14,6 +14,7 @@ from components.core.production_ledger import ProductionLedger
 from components.core.promotion import LOAD_FILE, Clearance, LedgerSpec, LoadReport, PromotionReport
 from components.core.registry import ModelVersion, Registry
 from components.core.rollout import ServedVersion
+from components.core.trail import APPROVAL_RULE, AUTHOR, NOT_PASSED
 
 
 def promote(
@@ -53,8 +54,9 @@ def promote(
     details = {
         "approved_by": json.dumps(standing.approved_by),
         "overridden_by": json.dumps(standing.overridden_by),
-        "not_passed": json.dumps(standing.failed),
-        "approval_rule": clearance.rule.to_json(),
+        NOT_PASSED: json.dumps(standing.failed),
+        APPROVAL_RULE: clearance.rule.to_json(),
+        AUTHOR: clearance.author,
     }
     entry = ProductionLedger(ledger).enter("promote", ServedVersion(version=made.version, subject=subject), details=details)
     return PromotionReport(subject=subject, name=name, version=made.version, entry=entry.digest)

@@ -46,6 +46,7 @@ def clear(subject: Subject, rule: ApprovalRule, *, ledger: LedgerSpec, tracking:
         subject=subject,
         framework=evidence.audit.framework,
         training_run_id=evidence.version.run_id,
+        author=evidence.author,
         rule=rule,
         standing=found,
         passed=evidence.passed,
