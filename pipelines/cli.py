@@ -25,6 +25,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("revoke", "take an approval back"),
     ("serve", "serve models with TensorFlow Serving's gRPC and REST interfaces"),
     ("route", "split traffic between champion and canary, and roll back by itself"),
+    ("rehearse", "replay logged requests through a candidate and the way back"),
     ("promote", "bring an approved candidate to production and start its rollout"),
     ("rollout", "show how traffic is split, or move it a step on"),
     ("rollback", "take traffic from a version, back to the one before"),
@@ -41,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Returns:
-        0; 1 when `doctor` or `verify` found something wrong; 2 for an explained fault; 3 when a run blessed nothing; 130 for Ctrl-C.
+        0; 1 when `doctor` or `verify` found something wrong; 2 for an explained fault; 3 when a run blessed nothing or a rehearsal did not
+        pass; 130 for Ctrl-C.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -86,7 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tandem",
         description="Train in PyTorch Lightning or TensorFlow, audit once, ship one SavedModel.",
-        epilog="exit codes: 0 done, 1 doctor or verify found something wrong, 2 an explained fault, 3 nothing was blessed, 130 interrupted",
+        epilog="exit codes: 0 done, 1 doctor or verify found something wrong, 2 an explained fault, "
+        "3 nothing was blessed or a rehearsal did not pass, 130 interrupted",
     )
     parser.add_argument("--version", action="version", version=f"tandem {VERSION}")
     subparsers = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)

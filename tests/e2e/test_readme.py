@@ -15,6 +15,8 @@ EXPECTED_CODES = {
     "tandem run credit_risk --set audit.floors.auc=0.9": 3,
     # Everything passed: there is nothing to override, and the command says so.
     'tandem override credit-risk/2 --key ada.pem --reason "only where evidence did not pass"': 2,
+    # Nobody asked the router yet: there is nothing to replay, and the command says so.
+    "tandem rehearse credit-risk/2 --log-dir requests": 2,
 }
 SERVERS = ("serve", "route")
 
