@@ -137,8 +137,10 @@ def mlflow_server(folder: Path) -> Iterator[int]:
         "-h",
         "127.0.0.1",
     ]
+    # MLflow starts uvicorn by name.
+    found = {**environment(), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     with (folder / "mlflow-serve.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment(), cwd=folder, start_new_session=True)
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=found, cwd=folder, start_new_session=True)
     try:
         await_answer(f"http://127.0.0.1:{port}/ping")
         yield port
