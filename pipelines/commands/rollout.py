@@ -5,6 +5,7 @@ import argparse
 from components.core.errors import ConfigError
 from components.core.production_ledger import ProductionLedger
 from components.core.rollout import SHARE
+from infra.serving.router.gateway import http_route
 from pipelines.candidate_access import config_for
 from pipelines.commands.shared_arguments import print_json
 from pipelines.production_access import add_production, ledger_spec, mirror, model_of, show, traffic_as_json, traffic_text
@@ -14,6 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
     add_production(parser, metavar="MODEL")
     parser.add_argument("--to", type=int, metavar="PERCENT", help="move the canary to this share now; the guards of the router stay")
+    parser.add_argument("--manifest", action="store_true", help="print the split as a Gateway API HTTPRoute for `kubectl apply -f -`")
+    parser.add_argument("--namespace", default="default", metavar="NAME", help="of the manifest (default: %(default)s)")
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -29,7 +32,11 @@ def execute(arguments: argparse.Namespace) -> int:
         book.enter("rollout_step", split.canary, details={SHARE: str(arguments.to)})
         mirror(config, book, model)
     split = book.traffic(model)
-    if arguments.json:
+    if arguments.manifest:
+        if split.champion is None:
+            raise ConfigError(f"{model} has nothing in production; there is nothing to route")
+        print_json(http_route(split, namespace=arguments.namespace))
+    elif arguments.json:
         print_json({"schema_version": 1, "traffic": traffic_as_json(split)})
     else:
         show(traffic_text(split))
