@@ -19,7 +19,7 @@ from figures import Figure, Place, alternate, bench_main, median_figure, ratio
 from product import environment, finished_run, fresh_folder, tandem_command
 
 MODEL = "credit-risk"
-SECONDS = 3.0
+SECONDS = 2.0
 ROWS_RATIO, MLFLOW_RATIO, HOT_LOAD_RATIO = 0.4, 5.0, 3.0
 CLIENTS = (1, 8, 32)
 START_TIMEOUT_S = 180.0
