@@ -1,1 +1,0 @@
-"""The approval pages inside the MLflow server: `mlflow server --app-name tandem`."""
