@@ -5,6 +5,7 @@ from typing import Any
 from components.core.rollout import Traffic
 
 GATEWAY = "tandem"
+_VERBS = ("predict", "classify", "regress")
 
 
 def http_route(split: Traffic, *, namespace: str = "default", port: int = 8501) -> dict[str, Any]:
@@ -31,7 +32,12 @@ def http_route(split: Traffic, *, namespace: str = "default", port: int = 8501) 
         "spec": {
             "parentRefs": [{"name": GATEWAY}],
             "rules": [
-                {"matches": [{"path": {"type": "PathPrefix", "value": f"/v1/models/{split.model}"}}], "backendRefs": backends},
+                {"matches": [_match(split.model, verb) for verb in _VERBS], "backendRefs": backends},
             ],
         },
     }
+
+
+def _match(model: str, verb: str) -> dict[str, Any]:
+    """Exact: a prefix ends at a slash, and the verb stands behind a colon."""
+    return {"path": {"type": "Exact", "value": f"/v1/models/{model}:{verb}"}}

@@ -14,7 +14,9 @@ def test_weights_are_the_shares():
     assert (route["apiVersion"], route["kind"]) == ("gateway.networking.k8s.io/v1", "HTTPRoute")
     assert route["metadata"]["namespace"] == "prod"
     (rule,) = route["spec"]["rules"]
-    assert rule["matches"][0]["path"] == {"type": "PathPrefix", "value": "/v1/models/credit-risk"}
+    paths = [match["path"] for match in rule["matches"]]
+    assert {path["type"] for path in paths} == {"Exact"}
+    assert [path["value"] for path in paths] == [f"/v1/models/credit-risk:{verb}" for verb in ("predict", "classify", "regress")]
     assert rule["backendRefs"] == [
         {"name": "credit-risk-champion", "port": 8501, "weight": 80},
         {"name": "credit-risk-canary", "port": 8501, "weight": 20},
