@@ -4,8 +4,9 @@ import argparse
 import dataclasses
 from pathlib import Path
 
+from components.core.contracts import PRODUCTION_SUFFIX
 from components.core.errors import ConfigError, RegistryError
-from components.core.evidence import PRODUCTION_SUFFIX, CandidateEvidence, read_evidence
+from components.core.evidence import CandidateEvidence, read_evidence
 from pipelines.commands.shared_arguments import add_home, home_of
 from pipelines.config import CONFIG_FILE, SHIPPED, PipelineConfig, find_use_case, load_config
 from pipelines.journal import read_runs

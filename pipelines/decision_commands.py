@@ -12,7 +12,7 @@ from components.core.ledger_store import LedgerStore
 from pipelines.candidate_access import add_candidate, candidate_of
 from pipelines.commands.ledger import entry_as_json, entry_text
 from pipelines.commands.shared_arguments import add_json, print_json
-from pipelines.ledger_access import add_key, add_keys, add_ledger, ledger_url, private_key, public_keys
+from pipelines.ledger_access import add_signing, ledger_url, private_key, public_keys
 from pipelines.text_layout import printable, write_text
 
 
@@ -20,9 +20,7 @@ def add_decision(parser: argparse.ArgumentParser, *, reason_needed: bool) -> Non
     """Adds what every decision takes."""
     add_candidate(parser)
     parser.add_argument("--reason", default="", required=reason_needed, metavar="TEXT", help="why, in your words; it stays in the ledger")
-    add_ledger(parser)
-    add_keys(parser)
-    add_key(parser)
+    add_signing(parser)
     add_json(parser)
 
 

@@ -43,6 +43,13 @@ def add_key(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_signing(parser: argparse.ArgumentParser) -> None:
+    """Adds --ledger, --keys and --key: what a command takes that signs an entry."""
+    add_ledger(parser)
+    add_keys(parser)
+    add_key(parser)
+
+
 def ledger_url(arguments: argparse.Namespace) -> str:
     """URL of the ledger."""
     return str(arguments.ledger or f"sqlite:///{home_of(arguments) / 'ledger.db'}")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from components.core.contracts import Champion
+from components.core.contracts import PRODUCTION_SUFFIX, Champion
 from components.core.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_NOTHING_BLESSED, ConfigError, StageError, TandemError
 from components.core.files import read_json
 from components.core.measurements import PUSH_FILE
@@ -229,7 +229,7 @@ class _Runner:
             return
         request = {
             "tracking": self.config.tracking,
-            "name": f"{self.config.name}-prod",
+            "name": self.config.name + PRODUCTION_SUFFIX,
             "folder": str(self.config.home / "champions"),
             "log": str(self.journal.folder / "logs" / "champion.log"),
         }

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from components.core.contracts import Champion
+from components.core.contracts import PRODUCTION_SUFFIX, Champion
 from pipelines.config import PipelineConfig
 from pipelines.journal import RunRecord, StageRecord
 from pipelines.mlflow_store import champion_of
@@ -94,7 +94,7 @@ def plan_next_run(config: PipelineConfig, *, digest: str, runs: Sequence[RunReco
     Raises:
         StoreError: MLflow's file cannot be read.
     """
-    name = f"{config.name}-prod"
+    name = config.name + PRODUCTION_SUFFIX
     champion = champion_now(champion_of(config.home / "mlflow.db", name), name, runs)
     return plan_training(config, data_digest=digest, champion=champion)
 

@@ -8,14 +8,14 @@ from typing import Any
 import sqlalchemy as sql
 
 from components.core.errors import ConfigError, ServingError, StoreError
-from components.core.mirror import all_traffic, mirror_aliases, mirror_config
+from components.core.mirror import mirror
 from components.core.production_ledger import ProductionLedger
 from components.core.promotion import LedgerSpec
 from components.core.rollout import ServedVersion, Traffic
 from pipelines.candidate_access import add_candidate, name_of
-from pipelines.commands.shared_arguments import add_json
+from pipelines.commands.shared_arguments import add_json, print_json
 from pipelines.config import PipelineConfig
-from pipelines.ledger_access import add_key, add_keys, add_ledger, key_path, keys_path, ledger_url
+from pipelines.ledger_access import add_signing, key_path, keys_path, ledger_url
 from pipelines.promotion_plan import production_spec
 from pipelines.text_layout import printable, write_text
 
@@ -23,9 +23,7 @@ from pipelines.text_layout import printable, write_text
 def add_production(parser: argparse.ArgumentParser, *, metavar: str) -> None:
     """Adds what every command on production takes."""
     add_candidate(parser, metavar=metavar)
-    add_ledger(parser)
-    add_keys(parser)
-    add_key(parser)
+    add_signing(parser)
     add_json(parser)
 
 
@@ -62,20 +60,26 @@ def model_of(arguments: argparse.Namespace) -> str:
     return name_of(arguments.model)
 
 
-def mirror(config: PipelineConfig, book: ProductionLedger, model: str) -> None:
-    """Carries the split to models.config and the aliases; where that fails it says so, the ledger stands."""
-    entries = book.entries()
-    splits = all_traffic(entries)
+def follow(book: ProductionLedger, model: str, config: PipelineConfig) -> None:
+    """Carries what was entered to models.config and the aliases; where that fails it says so, the ledger stands."""
     try:
-        mirror_config(splits, production_spec(config))
-        mirror_aliases(next(split for split in splits if split.model == model), config.tracking)
+        mirror(book.entries(), model, production=production_spec(config), tracking=config.tracking)
     except (ServingError, StoreError) as error:
         sys.stderr.write(f"tandem: entered in the ledger, but not mirrored yet: {error}\n")
 
 
+def show_traffic(arguments: argparse.Namespace, split: Traffic) -> int:
+    """Prints a split, for people or as JSON; the exit code of a command that did what it was asked for."""
+    if arguments.json:
+        print_json({"schema_version": 1, "traffic": traffic_as_json(split)})
+    else:
+        show(traffic_text(split))
+    return 0
+
+
 def traffic_as_json(split: Traffic) -> dict[str, Any]:
     """A split as docs/json.md describes it."""
-    return {**split.model_dump(mode="json", exclude={"rule"}), "rule": split.rule.model_dump(mode="json"), "labels": split.labels}
+    return {**split.model_dump(mode="json"), "labels": split.labels}
 
 
 def traffic_text(split: Traffic) -> str:

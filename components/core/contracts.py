@@ -14,6 +14,8 @@ Framework = Literal["keras", "lightning"]
 Precision = Literal["32", "bf16-mixed", "16-mixed"]
 FRAMEWORKS: tuple[Framework, ...] = ("keras", "lightning")
 
+PRODUCTION_SUFFIX = "-prod"
+"""Of a production model's name behind that of the candidates that it is made from."""
 MISSING_BAND = "(missing)"
 SLICE_PREFIX = "slice_"
 

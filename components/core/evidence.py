@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from components.core.approval import Candidate, Evidence
-from components.core.contracts import Contract
+from components.core.contracts import PRODUCTION_SUFFIX, Contract
 from components.core.errors import RegistryError
 from components.core.files import file_digest
 from components.core.ledger import Subject
@@ -19,7 +19,6 @@ from components.core.measurements import AUDIT_FILE, COMPILE_FILE, PARITY_FILE, 
 from components.core.registry import ModelVersion, Registry
 
 _Measurement = TypeVar("_Measurement", bound=Contract)
-PRODUCTION_SUFFIX = "-prod"
 _OWN_GATES: dict[str, Evidence] = {
     "parity": "parity",
     "xla_numerics": "xla_numerics",

@@ -7,7 +7,7 @@ from typing import Any, Self
 from tfx.dsl.components.base import base_executor
 from tfx.orchestration.portable import outputs_utils
 from tfx.proto.orchestration import execution_result_pb2
-from tfx.types import artifact
+from tfx.types import artifact, artifact_utils
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +40,15 @@ class StageExecution:
     def tags(self) -> dict[str, str]:
         """Tags that every MLflow run of a stage carries."""
         return {"stage": self.stage, "pipeline_run_id": self.pipeline_run_id, "mlmd_execution_id": self.execution_id}
+
+
+def only(artifacts: Mapping[str, list[artifact.Artifact]]) -> dict[str, artifact.Artifact]:
+    """The one artifact behind each key of an executor's inputs or outputs.
+
+    Raises:
+        ValueError: a key has none or several.
+    """
+    return {key: artifact_utils.get_single_instance(given) for key, given in artifacts.items()}
 
 
 def execution_output(

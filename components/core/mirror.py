@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from components.core.contracts import TrackingSpec
-from components.core.evidence import PRODUCTION_SUFFIX
+from components.core.contracts import PRODUCTION_SUFFIX, TrackingSpec
 from components.core.ledger import Entry
 from components.core.model_server import ModelServer, write_config
 from components.core.promotion import ProductionSpec
@@ -17,6 +16,20 @@ def all_traffic(entries: Iterable[Entry]) -> list[Traffic]:
     """The split of every model of the ledger."""
     entries = list(entries)
     return [traffic(entries, model) for model in sorted({entry.statement.subject.model for entry in entries})]
+
+
+def mirror(entries: Iterable[Entry], model: str, *, production: ProductionSpec, tracking: TrackingSpec) -> Traffic:
+    """Carries the ledger to both mirrors of one model; returns its split.
+
+    Raises:
+        ServingError: the model server does not answer.
+        StoreError: the registry cannot be written.
+    """
+    splits = all_traffic(entries)
+    split = next(split for split in splits if split.model == model)
+    mirror_config(splits, production)
+    mirror_aliases(split, tracking)
+    return split
 
 
 def mirror_config(traffics: Iterable[Traffic], production: ProductionSpec) -> None:

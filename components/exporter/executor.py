@@ -9,7 +9,7 @@ from tfx.types import artifact, artifact_utils
 from tfx.utils import path_utils
 
 from components.core.contracts import DataSpec, ServingSpec, TrackingSpec
-from components.core.execution import StageExecution, execution_output
+from components.core.execution import StageExecution, execution_output, only
 from components.core.measurements import PARITY_FILE, ParityReport
 from components.core.tracking import StageRun
 from components.exporter.export import ExportInputs, export
@@ -25,7 +25,7 @@ class Executor(base_executor.BaseExecutor):
         exec_properties: dict[str, Any],
     ) -> execution_result_pb2.ExecutorOutput:
         """Exports and compares; a model that differs from its native form is recorded, not raised."""
-        given = {key: artifact_utils.get_single_instance(artifacts) for key, artifacts in input_dict.items()}
+        given = only(input_dict)
         model = artifact_utils.get_single_instance(output_dict["model"])
         parity = artifact_utils.get_single_instance(output_dict["parity"])
         inputs = ExportInputs(

@@ -5,10 +5,10 @@ from typing import Any
 
 from tfx.dsl.components.base import base_executor
 from tfx.proto.orchestration import execution_result_pb2
-from tfx.types import artifact, artifact_utils
+from tfx.types import artifact
 from tfx.utils import path_utils
 
-from components.core.execution import execution_output
+from components.core.execution import execution_output, only
 from components.core.measurements import read_measurement, write_measurement
 from components.core.promotion import (
     DEPLOYMENT_FILE,
@@ -32,8 +32,8 @@ class Executor(base_executor.BaseExecutor):
         exec_properties: dict[str, Any],
     ) -> execution_result_pb2.ExecutorOutput:
         """Deploys; `deployment.json` and the custom properties of `pushed_model` say what."""
-        given = {key: artifact_utils.get_single_instance(artifacts) for key, artifacts in input_dict.items()}
-        made = {key: artifact_utils.get_single_instance(artifacts) for key, artifacts in output_dict.items()}
+        given = only(input_dict)
+        made = only(output_dict)
 
         report = deploy(
             read_measurement(PromotionReport, given["promotion_report"].uri, PROMOTION_FILE),

@@ -5,11 +5,11 @@ from typing import Any
 
 from tfx.dsl.components.base import base_executor
 from tfx.proto.orchestration import execution_result_pb2
-from tfx.types import artifact, artifact_utils
+from tfx.types import artifact
 from tfx.utils import path_utils
 
 from components.core.contracts import TrackingSpec
-from components.core.execution import StageExecution, execution_output
+from components.core.execution import StageExecution, execution_output, only
 from components.core.measurements import read_measurement, write_measurement
 from components.core.promotion import CLEARANCE_FILE, LOAD_FILE, PROMOTION_FILE, Clearance, LedgerSpec
 from components.promoter.promote import promote
@@ -25,8 +25,8 @@ class Executor(base_executor.BaseExecutor):
         exec_properties: dict[str, Any],
     ) -> execution_result_pb2.ExecutorOutput:
         """Promotes; `promotion.json` names the version and the ledger's entry."""
-        given = {key: artifact_utils.get_single_instance(artifacts) for key, artifacts in input_dict.items()}
-        made = {key: artifact_utils.get_single_instance(artifacts) for key, artifacts in output_dict.items()}
+        given = only(input_dict)
+        made = only(output_dict)
 
         report = promote(
             read_measurement(Clearance, given["clearance"].uri, CLEARANCE_FILE),

@@ -5,9 +5,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from components.core.contracts import TrackingSpec
+from components.core.contracts import PRODUCTION_SUFFIX, TrackingSpec
 from components.core.errors import GateError
-from components.core.evidence import PRODUCTION_SUFFIX
 from components.core.measurements import read_measurement
 from components.core.model_package import Package
 from components.core.production_ledger import ProductionLedger

@@ -5,12 +5,12 @@ from typing import Any
 
 from tfx.dsl.components.base import base_executor
 from tfx.proto.orchestration import execution_result_pb2
-from tfx.types import artifact, artifact_utils
+from tfx.types import artifact
 from tfx.utils import path_utils
 
 from components.core.approval import ApprovalRule
 from components.core.contracts import TrackingSpec
-from components.core.execution import execution_output
+from components.core.execution import execution_output, only
 from components.core.ledger import Subject
 from components.core.measurements import write_measurement
 from components.core.promotion import CLEARANCE_FILE, LedgerSpec
@@ -27,8 +27,8 @@ class Executor(base_executor.BaseExecutor):
         exec_properties: dict[str, Any],
     ) -> execution_result_pb2.ExecutorOutput:
         """Clears the candidate; `clearance.json` and the execution's properties say what the ledger said."""
-        given = {key: artifact_utils.get_single_instance(artifacts) for key, artifacts in input_dict.items()}
-        made = {key: artifact_utils.get_single_instance(artifacts) for key, artifacts in output_dict.items()}
+        given = only(input_dict)
+        made = only(output_dict)
 
         clearance = clear(
             Subject.from_json(exec_properties["subject"]),

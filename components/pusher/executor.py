@@ -5,14 +5,14 @@ from typing import Any
 
 from tfx.dsl.components.base import base_executor
 from tfx.proto.orchestration import execution_result_pb2
-from tfx.types import artifact, artifact_utils
+from tfx.types import artifact
 from tfx.utils import path_utils
 
 from components.core import measurements
 from components.core.contracts import FRAMEWORKS, AuditSpec, Framework, TrackingSpec
-from components.core.execution import execution_output
-from components.core.measurements import read_measurement
-from components.pusher.push import Candidate, push, write_report
+from components.core.execution import execution_output, only
+from components.core.measurements import read_measurement, write_measurement
+from components.pusher.push import Candidate, push
 
 
 class Executor(base_executor.BaseExecutor):
@@ -25,6 +25,7 @@ class Executor(base_executor.BaseExecutor):
         exec_properties: dict[str, Any],
     ) -> execution_result_pb2.ExecutorOutput:
         """Pushes; `push.json` and the custom properties of `pushed_model` say what."""
+        made = only(output_dict)
         report = push(
             [_candidate(framework, input_dict) for framework in FRAMEWORKS],
             name=exec_properties["name"],
@@ -32,8 +33,8 @@ class Executor(base_executor.BaseExecutor):
             serving_root=exec_properties["serving_root"],
             tracking=TrackingSpec.from_json(exec_properties["tracking"]),
         )
-        write_report(report, artifact_utils.get_single_instance(output_dict["push_report"]).uri)
-        pushed_model = artifact_utils.get_single_instance(output_dict["pushed_model"])
+        write_measurement(report, made["push_report"].uri, measurements.PUSH_FILE)
+        pushed_model = made["pushed_model"]
         pushed_model.set_int_custom_property("pushed", int(report.pushed))
         facts = {"pushed_destination": report.path, "pushed_version": report.version, "digest": report.digest}
         for key, value in facts.items():
@@ -44,7 +45,7 @@ class Executor(base_executor.BaseExecutor):
 
 
 def _candidate(framework: Framework, given: dict[str, list[artifact.Artifact]]) -> Candidate:
-    uris = {name: artifact_utils.get_single_instance(artifacts).uri for name, artifacts in given.items()}
+    uris = {name: single.uri for name, single in only(given).items()}
     return Candidate(
         saved_model=Path(path_utils.serving_model_path(uris[f"{framework}_model"])),
         registration=read_measurement(measurements.Registration, uris[f"{framework}_registration"], measurements.REGISTRATION_FILE),

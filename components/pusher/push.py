@@ -7,8 +7,7 @@ from pathlib import Path
 
 from components.core.contracts import LOWER_IS_BETTER, AuditSpec, TrackingSpec
 from components.core.errors import PushError
-from components.core.files import write_bytes
-from components.core.measurements import PUSH_FILE, AuditReport, CompileReport, PushReport, Registration
+from components.core.measurements import AuditReport, CompileReport, PushReport, Registration
 from components.core.placement import place, version_folder
 from components.core.registry import ModelVersion, Registry
 
@@ -128,11 +127,6 @@ def push(candidates: Sequence[Candidate], *, name: str, spec: AuditSpec, serving
         path=str(folder),
         reason=choice.reason if made else f"{choice.reason}; it lay there already",
     )
-
-
-def write_report(report: PushReport, folder: str) -> None:
-    """Writes `push.json`."""
-    write_bytes(Path(folder) / PUSH_FILE, (report.model_dump_json(indent=2) + "\n").encode())
 
 
 def _identity(candidate: Candidate) -> tuple[str, str]:

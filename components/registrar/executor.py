@@ -9,7 +9,7 @@ from tfx.types import artifact, artifact_utils
 from tfx.utils import path_utils
 
 from components.core.contracts import TrackingSpec
-from components.core.execution import StageExecution, execution_output
+from components.core.execution import StageExecution, execution_output, only
 from components.registrar.register import Request, register_candidate
 
 
@@ -23,7 +23,7 @@ class Executor(base_executor.BaseExecutor):
         exec_properties: dict[str, Any],
     ) -> execution_result_pb2.ExecutorOutput:
         """Registers the candidate; `registration.json` and the execution's properties say what was done."""
-        given = {key: artifact_utils.get_single_instance(artifacts) for key, artifacts in input_dict.items()}
+        given = only(input_dict)
         output = artifact_utils.get_single_instance(output_dict["registration"])
         request = Request(
             name=exec_properties["name"],

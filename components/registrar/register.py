@@ -9,7 +9,6 @@ from pathlib import Path
 from components.core import measurements
 from components.core.contracts import TrackingSpec
 from components.core.errors import RegistryError
-from components.core.files import write_bytes
 from components.core.measurements import read_measurement
 from components.core.model_package import Package, require_digest
 from components.core.registry import Registry
@@ -189,6 +188,5 @@ def _unregistered(request: Request, facts: Facts, reason: str) -> measurements.R
 
 
 def _write(request: Request, registration: measurements.Registration) -> measurements.Registration:
-    text = registration.model_dump_json(indent=2) + "\n"
-    write_bytes(request.output / measurements.REGISTRATION_FILE, text.encode())
+    measurements.write_measurement(registration, str(request.output), measurements.REGISTRATION_FILE)
     return registration

@@ -4,10 +4,10 @@ from typing import Any
 
 from tfx.dsl.components.base import base_executor
 from tfx.proto.orchestration import execution_result_pb2
-from tfx.types import artifact, artifact_utils
+from tfx.types import artifact
 
 from components.core.contracts import TrackingSpec
-from components.core.execution import execution_output
+from components.core.execution import execution_output, only
 from components.core.measurements import read_measurement, write_measurement
 from components.core.promotion import PROMOTION_FILE, ROLLOUT_FILE, LedgerSpec, ProductionSpec, PromotionReport
 from components.core.rollout import RolloutRule
@@ -24,8 +24,8 @@ class Executor(base_executor.BaseExecutor):
         exec_properties: dict[str, Any],
     ) -> execution_result_pb2.ExecutorOutput:
         """Starts the rollout; `rollout.json` says with which share."""
-        given = {key: artifact_utils.get_single_instance(artifacts) for key, artifacts in input_dict.items()}
-        made = {key: artifact_utils.get_single_instance(artifacts) for key, artifacts in output_dict.items()}
+        given = only(input_dict)
+        made = only(output_dict)
 
         report = start(
             read_measurement(PromotionReport, given["promotion_report"].uri, PROMOTION_FILE),

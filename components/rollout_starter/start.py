@@ -1,7 +1,7 @@
 """The first step of a rollout: an entry in the ledger, then the mirrors of it."""
 
 from components.core.contracts import TrackingSpec
-from components.core.mirror import all_traffic, mirror_aliases, mirror_config
+from components.core.mirror import mirror
 from components.core.production_ledger import ProductionLedger
 from components.core.promotion import LedgerSpec, ProductionSpec, PromotionReport, RolloutReport
 from components.core.rollout import RULE, SHARE, RolloutRule, ServedVersion
@@ -37,10 +37,7 @@ def start(
             for entry in reversed(book.entries())
             if entry.statement.kind == "rollout_step" and entry.statement.subject == promotion.subject
         )
-    entries = book.entries()
-    split = book.traffic(model)
-    mirror_config(all_traffic(entries), production)
-    mirror_aliases(split, tracking)
+    split = mirror(book.entries(), model, production=production, tracking=tracking)
     is_champion = split.champion is not None and split.champion.version == promotion.version
     return RolloutReport(
         name=promotion.name,

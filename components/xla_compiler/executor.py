@@ -9,7 +9,7 @@ from tfx.types import artifact, artifact_utils
 from tfx.utils import path_utils
 
 from components.core.contracts import DataSpec, ServingSpec, TrackingSpec
-from components.core.execution import StageExecution, execution_output
+from components.core.execution import StageExecution, execution_output, only
 from components.core.measurements import COMPILE_FILE, CompileReport
 from components.core.tracking import StageRun
 from components.xla_compiler.compile import CompileInputs, compile_candidate
@@ -25,7 +25,7 @@ class Executor(base_executor.BaseExecutor):
         exec_properties: dict[str, Any],
     ) -> execution_result_pb2.ExecutorOutput:
         """Compiles and measures; a candidate that parity stopped is copied."""
-        given = {key: artifact_utils.get_single_instance(artifacts) for key, artifacts in input_dict.items()}
+        given = only(input_dict)
         model = artifact_utils.get_single_instance(output_dict["model"])
         target = artifact_utils.get_single_instance(output_dict["compile_report"])
         inputs = CompileInputs(

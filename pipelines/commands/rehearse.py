@@ -5,8 +5,8 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from components.core.contracts import PRODUCTION_SUFFIX
 from components.core.errors import ConfigError
-from components.core.evidence import PRODUCTION_SUFFIX
 from components.core.files import write_bytes
 from pipelines.candidate_access import add_candidate, candidate_of
 from pipelines.commands.shared_arguments import add_json, print_json

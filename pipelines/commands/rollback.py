@@ -5,8 +5,7 @@ import argparse
 from components.core.errors import ConfigError
 from components.core.production_ledger import ProductionLedger
 from pipelines.candidate_access import config_for
-from pipelines.commands.shared_arguments import print_json
-from pipelines.production_access import add_production, ledger_spec, mirror, model_of, show, traffic_as_json, traffic_text, version_of
+from pipelines.production_access import add_production, follow, ledger_spec, model_of, show_traffic, version_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,10 +23,5 @@ def execute(arguments: argparse.Namespace) -> int:
     if version is None:
         raise ConfigError(f"{model} has nothing in production; there is nothing to roll back")
     book.enter("rollback", version, reason=arguments.reason.strip())
-    mirror(config, book, model)
-    split = book.traffic(model)
-    if arguments.json:
-        print_json({"schema_version": 1, "traffic": traffic_as_json(split)})
-    else:
-        show(traffic_text(split))
-    return 0
+    follow(book, model, config)
+    return show_traffic(arguments, book.traffic(model))

@@ -8,7 +8,7 @@ from components.core.rollout import SHARE
 from infra.serving.router.gateway import http_route
 from pipelines.candidate_access import config_for
 from pipelines.commands.shared_arguments import print_json
-from pipelines.production_access import add_production, ledger_spec, mirror, model_of, show, traffic_as_json, traffic_text
+from pipelines.production_access import add_production, follow, ledger_spec, model_of, show_traffic
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,14 +30,11 @@ def execute(arguments: argparse.Namespace) -> int:
         if not split.share < arguments.to <= 100:
             raise ConfigError(f"--to {arguments.to}: the canary has {split.share} %; give more, up to 100, or `tandem rollback {model}`")
         book.enter("rollout_step", split.canary, details={SHARE: str(arguments.to)})
-        mirror(config, book, model)
+        follow(book, model, config)
     split = book.traffic(model)
     if arguments.manifest:
         if split.champion is None:
             raise ConfigError(f"{model} has nothing in production; there is nothing to route")
         print_json(http_route(split, namespace=arguments.namespace))
-    elif arguments.json:
-        print_json({"schema_version": 1, "traffic": traffic_as_json(split)})
-    else:
-        show(traffic_text(split))
-    return 0
+        return 0
+    return show_traffic(arguments, split)

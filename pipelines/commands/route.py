@@ -11,7 +11,7 @@ from components.core.ledger import Entry
 from components.core.signing import PublicKeys, read_private_key
 from pipelines.candidate_access import known_configs
 from pipelines.commands.shared_arguments import add_home, add_json, home_of, print_json
-from pipelines.ledger_access import add_key, add_keys, add_ledger
+from pipelines.ledger_access import add_signing
 from pipelines.production_access import ledger_spec
 from pipelines.promotion_plan import production_spec
 from pipelines.text_layout import write_text
@@ -28,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-dir", type=Path, metavar="DIR", help="log requests there as Parquet")
     parser.add_argument("--log-share", type=float, metavar="SHARE", help="of the requests, 0 to 1 (default: [rollout] log_share)")
     parser.add_argument("--max-body-mb", type=int, default=64, metavar="MB", help="largest request (default: %(default)s)")
-    add_ledger(parser)
-    add_keys(parser)
-    add_key(parser)
+    add_signing(parser)
     add_home(parser)
     add_json(parser)
 
@@ -84,11 +82,9 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _mirror(arguments: argparse.Namespace, entries: list[Entry]) -> None:
     """Carries the split to the model server's configuration and the registry's aliases of the use cases that are known here."""
-    from components.core.mirror import all_traffic, mirror_aliases, mirror_config
+    from components.core.mirror import mirror
 
-    splits = all_traffic(entries)
+    models = {entry.statement.subject.model for entry in entries}
     for config in known_configs(home_of(arguments)):
-        for split in splits:
-            if split.model == config.name:
-                mirror_config(splits, production_spec(config))
-                mirror_aliases(split, config.tracking)
+        if config.name in models:
+            mirror(entries, config.name, production=production_spec(config), tracking=config.tracking)

@@ -20,7 +20,7 @@ pytestmark = [
 ]
 OFFLINE = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", *OFFLINE]
-PLOTS = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.data)"
+PLOTS = "[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.data || [])"
 WAIT_MS = 60_000
 
 
@@ -87,6 +87,8 @@ def test_both_trainings_are_curves_of_one_chart(address: str, page: Any, credit:
     page.goto(f"{address}/#/metric?runs={runs}&metric={metric}&experiments={experiments}&plot_metric_keys={keys}&x_axis=step")
     in_page(page, "train-keras (val/auc)")
     in_page(page, "train-lightning (val/auc)")
+    # The legend stands before the chart is drawn, and the chart before its curves.
+    page.wait_for_function(f"{PLOTS}.flat().filter(curve => (curve.y || []).length > 1).length >= 2")
     (curves,) = page.evaluate(PLOTS)
     drawn = {tuple(round(value, 9) for value in curve["y"]) for curve in curves if len(curve["y"]) > 1}
     recorded = {
@@ -101,10 +103,8 @@ def test_both_audits_are_bars_of_each_chart(address: str, page: Any, trainings: 
     page.goto(f"{address}/#/experiments/{trainings['keras'].info.experiment_id}/runs?compareRunsMode=CHART&searchFilter={wanted}")
     page.locator(".js-plotly-plot").first.wait_for()
     in_page(page, "eval/auc")
-    page.wait_for_function(f"{PLOTS}.every(traces => traces.length > 0)")
-    plots = page.evaluate(PLOTS)
-    assert len(plots) >= 6
-    for traces in plots:
+    page.wait_for_function(f"{PLOTS}.length >= 6 && {PLOTS}.every(traces => traces.length > 0)")
+    for traces in page.evaluate(PLOTS):
         assert {len(trace["x"]) for trace in traces} == {2}, "a metric that only one framework has"
 
 

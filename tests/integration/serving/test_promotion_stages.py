@@ -19,13 +19,14 @@ from components.core.production_ledger import ProductionLedger
 from components.core.promotion import LOAD_FILE, LedgerSpec, ProductionSpec
 from components.core.registry import Registry
 from components.core.rollout import RolloutRule
-from components.core.signing import PrivateKey, PublicKey, PublicKeys
+from components.core.signing import PublicKeys
 from components.core.tracking import StageRun
 from components.load_tester.load_test import load_test
 from components.production_pusher.deploy import deploy
 from components.promoter.promote import promote
 from components.promotion_gate.clear import clear
 from components.rollout_starter.start import start
+from tests.enrolled import enrolled
 from tests.integration.serving.served import make_model, running, write_warmup
 
 STAGE_TAGS = {"stage": "promoter", "pipeline_run_id": "run-1", "mlmd_execution_id": "7"}
@@ -134,16 +135,7 @@ class House:
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
     folder = tmp_path_factory.mktemp("house")
-    keys = {name: PrivateKey.generate() for name in ("op", "rob", "sue", "tim")}
-    when = "2026-01-01T00:00:00.000000+00:00"
-    people = PublicKeys(
-        [
-            PublicKey(
-                public=key.public, owner=name, role="admin" if name == "op" else "person", enrolled_by=keys["op"].key_id, enrolled_at=when
-            ).signed_by(keys["op"])
-            for name, key in keys.items()
-        ]
-    )
+    keys, people = enrolled({"op": "admin", "rob": "person", "sue": "person", "tim": "person"})
     people.write(folder / "keys.json")
     keys["op"].write(folder / "op.pem")
     tracking = TrackingSpec(uri=f"sqlite:///{folder}/mlflow.db", artifact_root=str(folder / "artifacts"), experiment="e", use_case="e")

@@ -18,8 +18,9 @@ from components.core.ledger import Subject
 from components.core.production_ledger import ProductionLedger
 from components.core.promotion import LedgerSpec
 from components.core.rollout import Guards, RolloutRule, ServedVersion, bucket
-from components.core.signing import PrivateKey, PublicKey, PublicKeys
+from components.core.signing import PrivateKey
 from infra.serving.router.request_log import read_log
+from tests.enrolled import enrolled
 from tests.integration.serving.backend import backend
 from tests.integration.serving.served import COMMAND, ROOT, running, until
 
@@ -41,19 +42,10 @@ class Place:
     def __init__(self, folder, server):
         self.folder, self.backend = folder, server
         (folder / ".tandem").mkdir()
-        keys = {name: PrivateKey.generate() for name in ("op", "router")}
+        keys, people = enrolled({"op": "admin", "router": "service"})
         for name, key in keys.items():
             key.write(folder / f"{name}.pem")
-        roles = {"op": "admin", "router": "service"}
-        when = "2026-01-01T00:00:00.000000+00:00"
-        PublicKeys(
-            [
-                PublicKey(public=key.public, owner=name, role=roles[name], enrolled_by=keys["op"].key_id, enrolled_at=when).signed_by(
-                    keys["op"]
-                )
-                for name, key in keys.items()
-            ]
-        ).write(folder / ".tandem" / "public_keys.json")
+        people.write(folder / ".tandem" / "public_keys.json")
         self.database = folder / ".tandem" / "ledger.db"
         self.book = ProductionLedger(
             LedgerSpec(

@@ -10,7 +10,8 @@ from components.core.decisions import Decisions, known_by
 from components.core.errors import DecisionError
 from components.core.ledger import Subject
 from components.core.ledger_store import LedgerStore
-from components.core.signing import PrivateKey, PublicKey, PublicKeys, Revocation
+from components.core.signing import PrivateKey, Revocation
+from tests.enrolled import enrolled
 
 SUBJECT = Subject(model="credit-risk", version="3", model_digest="a" * 64, dossier_digest="b" * 64)
 ALL = ("audit", "parity", "xla_numerics", "service_level", "dossier")
@@ -25,21 +26,9 @@ class People:
     """Keys of root (admin), rob, sue, tim, ann, and of the service `console`."""
 
     def __init__(self):
-        self.keys = {name: PrivateKey.generate() for name in ("root", "rob", "sue", "tim", "ann", "console", "stranger")}
-        root = self.keys["root"]
-        roles = {"root": "admin", "console": "service"}
-        self.list = PublicKeys(
-            [
-                PublicKey(
-                    public=self.keys[name].public,
-                    owner=name,
-                    role=roles.get(name, "person"),
-                    enrolled_by=root.key_id,
-                    enrolled_at="2026-01-01T00:00:00.000000+00:00",
-                ).signed_by(root)
-                for name in ("root", "rob", "sue", "tim", "ann", "console")
-            ]
-        )
+        roles = {"root": "admin", "rob": "person", "sue": "person", "tim": "person", "ann": "person", "console": "service"}
+        self.keys, self.list = enrolled(roles)
+        self.keys["stranger"] = PrivateKey.generate()
 
 
 @pytest.fixture

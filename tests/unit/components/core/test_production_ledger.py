@@ -10,7 +10,8 @@ from components.core.ledger_store import HeadMoved, LedgerStore
 from components.core.production_ledger import ProductionLedger
 from components.core.promotion import LedgerSpec
 from components.core.rollout import ServedVersion
-from components.core.signing import PrivateKey, PublicKey, PublicKeys
+from components.core.signing import PrivateKey
+from tests.enrolled import enrolled
 
 
 def version(number, letter="a"):
@@ -20,10 +21,9 @@ def version(number, letter="a"):
 
 @pytest.fixture
 def spec(tmp_path):
-    root = PrivateKey.generate()
-    root.write(tmp_path / "op.pem")
-    key = PublicKey(public=root.public, owner="op", role="admin", enrolled_by=root.key_id, enrolled_at="2026-01-01T00:00:00.000000+00:00")
-    PublicKeys([key.signed_by(root)]).write(tmp_path / "keys.json")
+    keys, people = enrolled({"op": "admin"})
+    keys["op"].write(tmp_path / "op.pem")
+    people.write(tmp_path / "keys.json")
     return LedgerSpec(
         url=f"sqlite:///{tmp_path / 'ledger.db'}", public_keys=str(tmp_path / "keys.json"), private_key=str(tmp_path / "op.pem")
     )

@@ -5,9 +5,18 @@ import pytest
 from components.core.contracts import AuditSpec, TrackingSpec
 from components.core.errors import PushError, RegistryError, StoreError
 from components.core.files import tree_digest
-from components.core.measurements import AuditReport, BucketReport, CompileReport, Gate, MetricValue, Registration
+from components.core.measurements import (
+    PUSH_FILE,
+    AuditReport,
+    BucketReport,
+    CompileReport,
+    Gate,
+    MetricValue,
+    Registration,
+    write_measurement,
+)
 from components.core.registry import Registry
-from components.pusher.push import Candidate, choose, push, write_report
+from components.pusher.push import Candidate, choose, push
 
 SPEC = AuditSpec(floors={"auc": 0.8}, better_metric="auc", better_tie=0.005)
 
@@ -133,7 +142,7 @@ def test_the_winner_is_pushed_and_both_are_tagged(pair, tracking, tmp_path):
     tags = {version.version: version.tags["staging"] for version in Registry(tracking).versions(pair[0].registration.name)}
     assert tags == {"1": "pushed", "2": "lost"}
     assert run(pair, tracking, tmp_path).reason.endswith("it lay there already")
-    write_report(report, str(tmp_path / "report"))
+    write_measurement(report, str(tmp_path / "report"), PUSH_FILE)
     assert '"pushed": true' in (tmp_path / "report" / "push.json").read_text()
 
 
