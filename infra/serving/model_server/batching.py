@@ -1,75 +1,25 @@
 """Requests that come at the same time share one call: a queue for each signature of a version, and threads that take from all of them."""
 
 import dataclasses
-import re
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
-from components.core.errors import ConfigError
-from infra.serving.model_server.faults import Code, ServingFault
+from infra.serving.model_server.batching_parameters import BatchingParameters
+from infra.serving.model_server.faults import Code, ServingFault, invalid
+from infra.serving.model_server.metrics import Metrics
 from infra.serving.model_server.servable import Servable, Signature
 from infra.serving.model_server.session import Array
 
 Answer = dict[str, Array]
-_PARAMETER = re.compile(r"(\w+)\s*(?::|\{\s*value\s*:)\s*([\w.]+)\s*\}?")
+LOG = logging.getLogger("tandem.serve")
 
 
-@dataclasses.dataclass(frozen=True)
-class BatchingParameters:
-    """TensorFlow Serving's batching parameters.
-
-    Attributes:
-        max_batch_size: rows of a call.
-        batch_timeout_micros: microseconds that a request waits for others.
-        max_enqueued_batches: batches of work that may wait; more is refused.
-        num_batch_threads: calls at once.
-        allowed_batch_sizes: a call is filled up to one of these, ascending, the last `max_batch_size`; empty = any size.
-    """
-
-    max_batch_size: int = 64
-    batch_timeout_micros: int = 0
-    max_enqueued_batches: int = 64
-    num_batch_threads: int = 2
-    allowed_batch_sizes: tuple[int, ...] = ()
-
-
-def read_parameters(path: Path) -> BatchingParameters:
-    """Reads a batching_parameters_file: `name { value: N }`, and `allowed_batch_sizes : N` repeated.
-
-    Raises:
-        ConfigError: it cannot be read, or holds a key or a value that is not served.
-    """
-    try:
-        text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error})") from error
-    left = _PARAMETER.sub("", text).strip()
-    known = {field.name for field in dataclasses.fields(BatchingParameters)}
-    values: dict[str, int] = {}
-    sizes: list[int] = []
-    for name, value in _PARAMETER.findall(text):
-        if name not in known or not value.isdigit() or left:
-            raise ConfigError(f"{path}: {name} = {value}: allowed are whole numbers for {', '.join(sorted(known))}")
-        if name == "allowed_batch_sizes":
-            sizes.append(int(value))
-        else:
-            values[name] = int(value)
-    if left:
-        raise ConfigError(f"{path}: {left[:60]!r} is no batching parameter; write e.g. `max_batch_size {{ value: 64 }}`")
-    made = BatchingParameters(**values, allowed_batch_sizes=tuple(sizes))
-    if sizes and (sorted(set(sizes)) != sizes or sizes[-1] != made.max_batch_size):
-        raise ConfigError(f"{path}: allowed_batch_sizes must ascend and end with max_batch_size ({made.max_batch_size})")
-    if min(made.max_batch_size, made.max_enqueued_batches, made.num_batch_threads) < 1:
-        raise ConfigError(f"{path}: max_batch_size, max_enqueued_batches and num_batch_threads are at least 1")
-    return made
-
-
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Task:
     """One request in a queue."""
 
@@ -83,6 +33,8 @@ class _Task:
 
 @dataclasses.dataclass
 class _Queue:
+    """What waits for calls of one signature of one version, with inputs that fit together."""
+
     servable: Servable
     signature: Signature
     tasks: deque[_Task] = dataclasses.field(default_factory=deque)
@@ -90,10 +42,14 @@ class _Queue:
 
 
 class Batcher:
-    """The queues and their threads. A request that cannot share a call (no common first axis, more rows than a batch) is called alone."""
+    """The queues and their threads.
 
-    def __init__(self, parameters: BatchingParameters) -> None:
+    A request whose inputs have no common first axis cannot share a call and is called alone.
+    """
+
+    def __init__(self, parameters: BatchingParameters, metrics: Metrics | None = None) -> None:
         self.parameters = parameters
+        self._metrics = metrics or Metrics()
         self._queues: dict[tuple[int, str, object], _Queue] = {}
         self._changed = threading.Condition()
         self._stopping = False
@@ -111,29 +67,49 @@ class Batcher:
         for thread in self._threads:
             thread.join()
 
+    def waiting_rows(self) -> int:
+        """Rows in all queues."""
+        with self._changed:
+            return sum(queue.rows for queue in self._queues.values())
+
     def call(self, servable: Servable, signature: Signature, inputs: Mapping[str, Array], *, timeout_s: float | None = None) -> Answer:
         """Calls a signature together with others.
 
         Raises:
-            ServingFault: as of the call itself; RESOURCE_EXHAUSTED when the queue is full, DEADLINE_EXCEEDED when the time is over.
+            ServingFault: as of the call itself; INVALID_ARGUMENT for more rows than a batch holds, RESOURCE_EXHAUSTED when the queue is
+                full, DEADLINE_EXCEEDED when the time is over.
         """
-        kind = _kind(inputs)
-        if kind is None or kind[0] > self.parameters.max_batch_size or kind[0] < 1:
+        kind = _kind(inputs, padded=self.parameters.pad_variable_length_inputs)
+        if kind is None or kind[0] < 1 or self._stopping:
             return servable.call(signature, inputs)
+        largest = self.parameters.max_batch_size
+        if kind[0] > largest:
+            raise invalid(f"Task size {kind[0]} is larger than maximum input batch size {largest}")
         task = _Task(inputs, kind[0], time.monotonic())
         with self._changed:
             key = (id(servable), signature.key, kind[1])
             queue = self._queues.setdefault(key, _Queue(servable, signature))
-            if queue.rows + task.rows > self.parameters.max_enqueued_batches * self.parameters.max_batch_size:
+            if queue.rows + task.rows > self.parameters.max_enqueued_batches * largest:
                 raise ServingFault(Code.RESOURCE_EXHAUSTED, "The batch scheduling queue to which this task was submitted is full")
             queue.tasks.append(task)
             queue.rows += task.rows
             self._changed.notify()
         if not task.done.wait(timeout_s):
-            raise ServingFault(Code.DEADLINE_EXCEEDED, "Deadline exceeded while the request waited in the batch queue")
+            self._withdraw(key, task)
+            raise ServingFault(Code.DEADLINE_EXCEEDED, "Run() timeout exceeded while waiting in batching queue")
         if task.fault is not None:
             raise task.fault
         return task.answer or {}
+
+    def _withdraw(self, key: tuple[int, str, object], task: _Task) -> None:
+        """Takes back a request that nobody waits for any more, if no call has begun with it."""
+        with self._changed:
+            queue = self._queues.get(key)
+            if queue is not None and task in queue.tasks:
+                queue.tasks.remove(task)
+                queue.rows -= task.rows
+                if not queue.tasks:
+                    del self._queues[key]
 
     def _work(self) -> None:
         while True:
@@ -145,6 +121,8 @@ class Batcher:
                     self._changed.wait(self._patience())
                     chosen = self._take()
             self._answer(*chosen)
+            # Between two calls a thread holds on to no version: one that is unloaded meanwhile must go.
+            del chosen
 
     def _patience(self) -> float | None:
         """Seconds until the oldest task is due; None while nothing waits."""
@@ -172,6 +150,7 @@ class Batcher:
         queue.rows -= rows
         if not queue.tasks:
             del self._queues[key]
+        self._metrics.batch(rows, [now - task.arrived for task in tasks])
         return queue, tasks
 
     def _answer(self, queue: _Queue, tasks: Sequence[_Task]) -> None:
@@ -190,10 +169,14 @@ class Batcher:
             for task in tasks:
                 task.answer = {name: value[begin : begin + task.rows] for name, value in answer.items()}
                 begin += task.rows
-        finally:
+        except Exception as error:
+            # The thread lives on, whatever it was; who waits gets an answer.
+            LOG.exception("a batch of %d requests failed: %s", len(tasks), type(error).__name__)
             for task in tasks:
                 if task.answer is None and task.fault is None:
-                    task.fault = ServingFault(Code.INTERNAL, "the call that this request was part of ended without an answer")
+                    task.fault = ServingFault(Code.INTERNAL, "the server failed on this request; its log says why")
+        finally:
+            for task in tasks:
                 task.done.set()
 
     def _call(self, queue: _Queue, tasks: Sequence[_Task]) -> Answer:
@@ -201,16 +184,21 @@ class Batcher:
         size = next((size for size in self.parameters.allowed_batch_sizes if size >= rows), rows)
         inputs = {}
         for name in tasks[0].inputs:
-            parts = [task.inputs[name] for task in tasks]
+            parts = _padded([task.inputs[name] for task in tasks])
             if size > rows:
                 parts.append(np.repeat(parts[0][:1], size - rows, axis=0))
             inputs[name] = np.concatenate(parts) if len(parts) > 1 else parts[0]
         answer = queue.servable.call(queue.signature, inputs)
-        odd = [name for name, value in answer.items() if value.ndim < 1 or len(value) != size]
-        if odd:
+        odd = next((value for value in answer.values() if value.ndim < 1 or len(value) != size), None)
+        if odd is not None:
             if len(tasks) == 1 and size == rows:
                 return answer
-            raise ServingFault(Code.FAILED_PRECONDITION, f"output {odd[0]!r} has no row for each row of the batch; it cannot be batched")
+            raise ServingFault(
+                Code.FAILED_PRECONDITION,
+                "Batched output tensor has 0 dimensions"
+                if odd.ndim < 1
+                else "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of the input tensors",
+            )
         return {name: value[:rows] for name, value in answer.items()}
 
 
@@ -221,11 +209,26 @@ def _settle(task: _Task, call: Callable[[], Answer]) -> None:
         task.fault = fault
 
 
-def _kind(inputs: Mapping[str, Array]) -> tuple[int, object] | None:
+def _padded(parts: list[Array]) -> list[Array]:
+    """Makes the rows of all parts equally large: at the end of each axis but the first, with the first value of the part."""
+    shapes = {part.shape[1:] for part in parts}
+    if len(shapes) == 1:
+        return parts
+    largest = [max(sizes) for sizes in zip(*shapes, strict=True)]
+    made = []
+    for part in parts:
+        lacking = [(0, 0), *((0, size - given) for size, given in zip(largest, part.shape[1:], strict=True))]
+        if not part.size:
+            raise invalid("Got empty tensor in batch of non-empty tensors.")
+        made.append(np.pad(part, lacking, constant_values=part.flat[0]))
+    return made
+
+
+def _kind(inputs: Mapping[str, Array], *, padded: bool) -> tuple[int, object] | None:
     """(rows, what must be equal to share a call); None where the inputs have no common first axis."""
     if not inputs or any(value.ndim < 1 for value in inputs.values()):
         return None
     rows = {len(value) for value in inputs.values()}
     if len(rows) != 1:
         return None
-    return rows.pop(), tuple(sorted((name, str(value.dtype), value.shape[1:]) for name, value in inputs.items()))
+    return rows.pop(), tuple(sorted((name, str(value.dtype), value.ndim if padded else value.shape[1:]) for name, value in inputs.items()))

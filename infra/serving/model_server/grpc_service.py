@@ -21,13 +21,14 @@ from tensorflow_serving.apis import (
 )
 
 from components.core.errors import ConfigError
-from infra.serving.model_server.config import from_proto
+from infra.serving.model_server.config import ModelConfig, from_proto
 from infra.serving.model_server.faults import Code, ServingFault
 from infra.serving.model_server.inference import Inference
+from infra.serving.model_server.library import VersionStatus
 from infra.serving.model_server.loader import Loader
 
 LOG = logging.getLogger("tandem.serve")
-_RELOAD_TIMEOUT_S = 600.0
+_RELOAD_TIMEOUT_S, _RELOAD_POLL_S = 600.0, 0.02
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -96,32 +97,38 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         return _guarded(lambda: self._reload(request), response, context)
 
     def _reload(self, request: Any) -> None:
-        if request.config.WhichOneof("config") is None:
-            raise ServingFault(Code.INVALID_ARGUMENT, "ServerConfig does not contain config.")
+        if request.config.WhichOneof("config") != "model_config_list":
+            raise ServingFault(
+                Code.INVALID_ARGUMENT,
+                "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList is currently supported",
+            )
         try:
             configs = from_proto(request.config, "the reload request")
         except ConfigError as error:
             raise ServingFault(Code.INVALID_ARGUMENT, str(error)) from error
-        self._inference.library.require_labels_available(configs)
-        self._inference.library.configure(configs)
+        library = self._inference.library
+        library.require_labels_available(configs)
+        library.configure(configs)
         self._loader.wake()
         deadline = time.monotonic() + _RELOAD_TIMEOUT_S
-        while not self._inference.library.ready() and time.monotonic() < deadline:
-            failed = [
-                status.message
-                for config in configs
-                for status in self._statuses(config.name)
-                if status.state == "END" and status.code is not Code.OK
-            ]
-            if failed:
-                raise ServingFault(Code.INTERNAL, failed[0])
-            time.sleep(0.02)
+        while not library.settled() and time.monotonic() < deadline:
+            time.sleep(_RELOAD_POLL_S)
+        lacking = [(config, status) for config in configs for status in self._lacking(config)]
+        if lacking:
+            said = "".join(
+                f"{{{{name: {config.name} version: {status.version}}} due to error: {status.code.name}: {status.message}}}, "
+                for config, status in lacking
+            )
+            raise ServingFault(Code.UNKNOWN, f"{len(lacking)} model(s) did not become available: {{{said}}}")
 
-    def _statuses(self, name: str) -> list[Any]:
+    def _lacking(self, config: ModelConfig) -> list[VersionStatus]:
+        """Wanted versions of a model that did not load."""
         try:
-            return list(self._inference.library.statuses(name))
-        except ServingFault:
-            return []
+            statuses = self._inference.library.statuses(config.name)
+        except ServingFault as fault:
+            return [VersionStatus(0, "END", fault.code, fault.message)]
+        wanted = config.wanted({status.version for status in statuses})
+        return [status for status in statuses if status.version in wanted and status.state == "END" and status.code is not Code.OK]
 
 
 def _model_of(request: Any) -> str:

@@ -58,6 +58,11 @@ class Library:
         with self._lock:
             self._settled = generation
 
+    def settled(self) -> bool:
+        """Whether all that the configuration wants was loaded, or was tried."""
+        with self._lock:
+            return self._settled == self._generation
+
     def configure(self, configs: Sequence[ModelConfig]) -> None:
         """Replaces the configuration; models that are not named any more keep their versions until the loader took them away."""
         with self._lock:

@@ -9,6 +9,7 @@ from infra.serving.model_server.config import ModelConfig, read_config
 from infra.serving.model_server.faults import Code, ServingFault
 from infra.serving.model_server.library import Library, VersionStatus
 from infra.serving.model_server.servable import Servable
+from infra.serving.model_server.warmup import warm_up
 
 LOG = logging.getLogger("tandem.serve")
 _SAVED_MODEL = "saved_model.pb"
@@ -24,7 +25,7 @@ class Loader:
         self.library, self.poll_s = library, poll_s
         self._config_path = config_path
         self._config_seen: tuple[int, int, int] | None = None
-        self._failed: dict[tuple[str, int], tuple[int, int]] = {}
+        self._failed: dict[tuple[str, int], tuple[int, ...]] = {}
         self._wake, self._stopping = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="loader", daemon=True)
 
@@ -108,7 +109,7 @@ class Loader:
         servable = None
         try:
             servable = Servable(config.name, version, folder)
-            count = servable.warm_up()
+            count = warm_up(servable, folder)
         except Exception as error:  # noqa: BLE001 - a foreign file: whatever is wrong with it, the server lives and says so
             if servable is not None:
                 servable.close()
@@ -150,9 +151,13 @@ def _is_whole(folder: Path) -> bool:
     return (folder / _SAVED_MODEL).is_file()
 
 
-def _identity(folder: Path) -> tuple[int, int]:
-    try:
-        stat = (folder / _SAVED_MODEL).stat()
-    except OSError:
-        return (0, 0)
-    return (stat.st_ino, stat.st_mtime_ns)
+def _identity(folder: Path) -> tuple[int, ...]:
+    """Changes when a file of the folder comes, goes or is written: a version that was not whole is tried again when it is."""
+    found = 0, 0, 0
+    for path in folder.rglob("*"):
+        try:
+            stat = path.stat()
+        except OSError:
+            continue  # it went while we looked; the next look sees that
+        found = found[0] + 1, found[1] + stat.st_size, max(found[2], stat.st_mtime_ns)
+    return found

@@ -8,22 +8,26 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import unquote
 
-import numpy as np
 from aiohttp import web
 from google.protobuf import json_format
+from tensorflow_serving.apis import classification_pb2, regression_pb2
 
 from infra.serving.model_server import rest_json
 from infra.serving.model_server.faults import Code, ServingFault, invalid
-from infra.serving.model_server.inference import CLASSIFY_INPUTS, Inference
-from infra.serving.model_server.servable import CLASSIFY, REGRESS, Servable, Signature
-from infra.serving.model_server.session import Array
+from infra.serving.model_server.inference import Inference
+from infra.serving.model_server.rest_answers import classify_answer, predict_answer, regress_answer
+from infra.serving.model_server.rest_examples import serialized_examples
+from infra.serving.model_server.servable import CLASSIFY, REGRESS, Servable
 
 LOG = logging.getLogger("tandem.serve")
 METRICS_PATH = "/monitoring/prometheus/metrics"
 _MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
-_POST = re.compile(rf"(?i){_MODEL}:(?P<verb>classify|regress|predict)")
-_GET = re.compile(rf"(?i){_MODEL}(?P<metadata>/metadata)?")
+_POST = re.compile(rf"(?ai){_MODEL}:(?P<verb>classify|regress|predict)")
+_GET = re.compile(rf"(?ai){_MODEL}(?P<metadata>/metadata)?")
+_TIMEOUT_S = 30.0
+"""Seconds, the real server's --rest_api_timeout_in_ms."""
 _Target = tuple[str, int | None, str]
 
 
@@ -38,7 +42,8 @@ class RestApp:
         self.app.router.add_route("*", "/{path:.*}", self._respond)
 
     async def _respond(self, request: web.Request) -> web.Response:
-        path = request.path
+        # As it was sent: a name may hold an encoded slash.
+        path = request.rel_url.raw_path
         if request.method == "GET" and path in ("/healthz", "/readyz", METRICS_PATH):
             return self._about_itself(path)
         try:
@@ -60,7 +65,7 @@ class RestApp:
 
     def _about_itself(self, path: str) -> web.Response:
         if path == METRICS_PATH:
-            return web.Response(text=self._inference.metrics.text(), content_type="text/plain")
+            return web.Response(text=self._inference.metrics_text(), content_type="text/plain")
         ready = path == "/healthz" or (self._inference.library.ready() and not self.draining)
         return _json({"status": "ok" if ready else "not ready"}, 200 if ready else 503)
 
@@ -77,47 +82,32 @@ class RestApp:
             status = fault.code.name
             return _refusal(fault.code.http, fault.message)
         finally:
-            api = verb.capitalize()
-            self._inference.metrics.request(name, api, "REST", status=status, latency_s=time.perf_counter() - began)
+            self._inference.metrics.request(name, verb, "REST", status=status, latency_s=time.perf_counter() - began)
 
     def _predict(self, servable: Servable, content: dict[str, Any]) -> dict[str, Any]:
-        signature = _signature(servable, content)
+        key = rest_json.signature_name(content) or "serving_default"
+        signature = servable.signatures.get(key)
+        if signature is None:
+            raise invalid(f'Serving signature name: "{key}" not found in signature def')
+        if not signature.inputs:
+            raise invalid(f"Failed to get input map for signature: {key}")
         inputs, rows = rest_json.predict_inputs(content, signature, max_elements=self._inference.limits.max_elements)
-        return rest_json.predict_answer(self._inference.call(servable, signature, inputs), rows=rows)
+        return predict_answer(self._inference.call(servable, signature, inputs, timeout_s=_TIMEOUT_S), rows=rows)
 
     def _classify(self, servable: Servable, content: dict[str, Any]) -> dict[str, Any]:
-        answer = self._by_examples(servable, content, CLASSIFY)
-        classes, scores = answer.get("classes"), answer.get("scores")
-        given = [value for value in (classes, scores) if value is not None]
-        if not given:
-            raise ServingFault(Code.FAILED_PRECONDITION, "the signature gives neither classes nor scores")
-        results = []
-        for row in range(len(given[0])):
-            labels = [text.decode("utf-8", "replace") for text in np.atleast_1d(classes[row])] if classes is not None else None
-            values = np.atleast_1d(scores[row]).astype("U32").astype(float).tolist() if scores is not None else None
-            size = len(labels if labels is not None else values or [])
-            results.append([[labels[place] if labels else "", values[place] if values else 0.0] for place in range(size)])
-        return {"results": results}
+        result = classification_pb2.ClassificationResult()
+        self._by_examples(servable, content, result, CLASSIFY)
+        return classify_answer(result)
 
     def _regress(self, servable: Servable, content: dict[str, Any]) -> dict[str, Any]:
-        answer = self._by_examples(servable, content, REGRESS)
-        values = answer.get("outputs")
-        if values is None or values.size != len(values):
-            raise ServingFault(Code.FAILED_PRECONDITION, "the signature gives no output `outputs` with one value a row")
-        return {"results": values.ravel().astype("U32").astype(float).tolist()}
+        result = regression_pb2.RegressionResult()
+        self._by_examples(servable, content, result, REGRESS)
+        return regress_answer(result)
 
-    def _by_examples(self, servable: Servable, content: dict[str, Any], method: str) -> dict[str, Array]:
-        signature = _signature(servable, content)
-        if signature.method != method:
-            raise invalid(f"Expected signature method_name to be {method}. Was: {signature.method}")
-        examples, context = content.get("examples"), content.get("context", {})
-        if not isinstance(examples, list) or not examples or not all(isinstance(example, dict) for example in examples):
-            raise invalid("When method is classify or regress, key 'examples' is expected and is a list of objects")
-        if not isinstance(context, dict):
-            raise invalid("'context' is an object of features that all examples share")
-        texts = np.empty(len(examples), object)
-        texts[:] = [rest_json.example_of({**context, **example}) for example in examples]
-        return self._inference.call(servable, signature, {CLASSIFY_INPUTS: texts})
+    def _by_examples(self, servable: Servable, content: dict[str, Any], result: Any, method: str) -> None:
+        key = rest_json.signature_name(content)
+        examples = serialized_examples(content)
+        self._inference.by_examples(servable, key, examples, result, method=method, timeout_s=_TIMEOUT_S)
 
     def _describe(self, match: re.Match[str], body: bytes) -> web.Response:
         del body
@@ -165,20 +155,11 @@ def _caller(method: Callable[[re.Match[str], bytes], web.Response], match: re.Ma
     return call
 
 
-def _signature(servable: Servable, content: dict[str, Any]) -> Signature:
-    key = content.get("signature_name", "")
-    if not isinstance(key, str):
-        raise invalid("'signature_name' key must be a string value.")
-    if key and key not in servable.signatures:
-        raise invalid(f'Serving signature name: "{key}" not found in signature def')
-    return servable.signature(key)
-
-
 def _target(match: re.Match[str]) -> _Target:
     version = match["version"]
     if version is not None and int(version) >= 2**63:
-        raise invalid(f"version {version} is out of the range of int64")
-    return match["name"], None if version is None else int(version), match["label"] or ""
+        raise invalid(f"Failed to convert version: {version} to numeric.")
+    return unquote(match["name"]), None if version is None else int(version), unquote(match["label"] or "")
 
 
 def _json(content: dict[str, Any], status: int = 200) -> web.Response:

@@ -1,4 +1,4 @@
-"""One loaded version of a model: its signatures, its warm-up, and calls by input names."""
+"""One loaded version of a model: its signatures, and calls by input names."""
 
 import dataclasses
 import threading
@@ -12,12 +12,11 @@ from infra.serving.model_server.faults import Code, ServingFault, invalid
 from infra.serving.model_server.session import Array, Session
 from infra.serving.model_server.tensors import dtype_of, to_array
 
-WARMUP = Path("assets.extra") / "tf_serving_warmup_requests"
-MAX_WARMUP_RECORDS = 1000
 PREDICT = "tensorflow/serving/predict"
 CLASSIFY = "tensorflow/serving/classify"
 REGRESS = "tensorflow/serving/regress"
-_WARMUP_ELEMENTS = 1 << 28
+_DEFAULT_ELEMENTS = 1 << 28
+_VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +63,10 @@ class Servable:
         """
         self.model, self.version = model, version
         graph = _meta_graph(folder)
+        _check_variables(graph, folder)
         self.signature_defs: Mapping[str, Any] = dict(graph.signature_def)
         self.signatures = {key: _signature(key, definition) for key, definition in self.signature_defs.items() if definition.method_name}
         self._session = Session(folder)
-        self._folder = folder
         self._users = 0
         self._idle = threading.Condition()
         self._closing = False
@@ -94,39 +93,17 @@ class Servable:
         Raises:
             ServingFault: names, types or shapes are not the signature's, or TensorFlow refuses.
         """
-        feeds = {spec.tensor: _checked(name, inputs, spec, signature) for name, spec in _required(signature, inputs).items()}
+        _check_names(signature, inputs)
+        feeds = {spec.tensor: _checked(name, inputs, spec, signature) for name, spec in signature.inputs.items()}
         wanted = list(outputs) or list(signature.outputs)
-        unknown = [name for name in wanted if name not in signature.outputs]
-        if unknown:
-            known = ",".join(sorted(signature.outputs))
-            raise invalid(f"output tensor alias not found in signature: {unknown[0]} Outputs expected to be in the set {{{known}}}.")
+        for place, name in enumerate(wanted):
+            if name not in signature.outputs:
+                known = ",".join(sorted(signature.outputs))
+                raise invalid(f"output tensor alias not found in signature: {name} Outputs expected to be in the set {{{known}}}.")
+            if name in wanted[:place]:
+                raise invalid(f"duplicate output tensor alias: {name}")
         results = self._session.run(feeds, [signature.outputs[name].tensor for name in wanted])
         return dict(zip(wanted, results, strict=True))
-
-    def warm_up(self) -> int:
-        """Answers the model's own warm-up requests; returns their number.
-
-        Raises:
-            ServingFault: one of them fails, or there are more than 1,000: the version must not be served.
-        """
-        path = self._folder / WARMUP
-        if not path.is_file():
-            return 0
-        import tensorflow as tf
-        from tensorflow_serving.apis import prediction_log_pb2
-
-        count = 0
-        for record in tf.compat.v1.io.tf_record_iterator(str(path)):
-            count += 1
-            if count > MAX_WARMUP_RECORDS:
-                raise invalid(f"Number of warmup records exceeds the maximum ({MAX_WARMUP_RECORDS}) at {path}")
-            log = prediction_log_pb2.PredictionLog.FromString(record)
-            if log.WhichOneof("log_type") != "predict_log":
-                raise ServingFault(Code.UNIMPLEMENTED, f"warm-up record {count} of {path} is no predict_log")
-            asked = log.predict_log.request
-            inputs = {name: to_array(name, tensor, max_elements=_WARMUP_ELEMENTS) for name, tensor in asked.inputs.items()}
-            self.call(self.signature(asked.model_spec.signature_name), inputs)
-        return count
 
     def acquire(self) -> bool:
         """Counts one user more; False when it is being unloaded."""
@@ -168,13 +145,20 @@ def _meta_graph(folder: Path) -> Any:
     raise ServingFault(Code.NOT_FOUND, f"Could not find meta graph def matching supplied tags: {{ serve }} in {folder}")
 
 
+def _check_variables(graph: Any, folder: Path) -> None:
+    """TensorFlow loads a graph whose variables are not there, and every call fails then: a copy that is still under way looks like that."""
+    index = folder / "variables" / "variables.index"
+    if not index.is_file() and any(node.op in _VARIABLES for node in graph.graph_def.node):
+        raise ServingFault(Code.NOT_FOUND, f"The graph has variables, and their values are not there: {index}")
+
+
 def _signature(key: str, definition: Any) -> Signature:
     return Signature(
         key=key,
         method=definition.method_name,
         inputs={name: _spec(info) for name, info in definition.inputs.items()},
         outputs={name: _spec(info) for name, info in definition.outputs.items()},
-        defaults={name: to_array(name, tensor, max_elements=_WARMUP_ELEMENTS) for name, tensor in definition.defaults.items()},
+        defaults={name: to_array(name, tensor, max_elements=_DEFAULT_ELEMENTS) for name, tensor in definition.defaults.items()},
     )
 
 
@@ -183,17 +167,25 @@ def _spec(info: Any) -> TensorSpec:
     return TensorSpec(info.name, dtype_of(info.dtype), shape)
 
 
-def _required(signature: Signature, inputs: Mapping[str, Array]) -> Mapping[str, TensorSpec]:
-    """The inputs that are fed; refuses names that are not the signature's, and missing ones without a default."""
-    extra = sorted(set(inputs) - set(signature.inputs))
-    missing = sorted(set(signature.inputs) - set(inputs) - set(signature.defaults))
-    if extra or missing:
-        sent, wanted = sorted(inputs), sorted(signature.inputs)
+def _check_names(signature: Signature, inputs: Mapping[str, Array]) -> None:
+    """Refuses names that are not the signature's, and missing ones without a default, in the order and words of the real server."""
+    sent, wanted = sorted(inputs), sorted(signature.inputs)
+    if len(sent) > len(wanted) or (len(sent) < len(wanted) and not signature.defaults):
+        extra, missing = sorted(set(sent) - set(wanted)), sorted(set(wanted) - set(sent))
         raise invalid(
             f"input size does not match signature: {len(sent)}!={len(wanted)} len({{{','.join(sent)}}}) != len({{{','.join(wanted)}}}). "
             f"Sent extra: {{{','.join(extra)}}}. Missing but required: {{{','.join(missing)}}}."
         )
-    return signature.inputs
+    for name, spec in signature.inputs.items():
+        if name not in inputs and name not in signature.defaults:
+            raise invalid(
+                f"Signature input alias: {name}(feed name: {spec.tensor}) not found in request and no default value provided. Inputs "
+                f"expected to be in the request {{{','.join(sent)}}}, or default input alias set: {','.join(sorted(signature.defaults))}"
+            )
+    unknown = set(sent) - set(wanted)
+    if unknown:
+        used = ",".join(name for name in sent if name in signature.inputs)
+        raise invalid(f"Inputs contains invalid name. Used request inputs: {used}, request input: {','.join(sent)}")
 
 
 def _checked(name: str, inputs: Mapping[str, Array], spec: TensorSpec, signature: Signature) -> Array:

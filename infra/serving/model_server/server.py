@@ -7,11 +7,14 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from components.core.errors import EnvironmentFault
-from infra.serving.model_server.batching import Batcher, BatchingParameters
+from infra.serving.model_server.batching import Batcher
+from infra.serving.model_server.batching_parameters import BatchingParameters
 from infra.serving.model_server.config import ModelConfig, read_config
 from infra.serving.model_server.inference import Inference, Limits
 from infra.serving.model_server.library import Library
@@ -20,6 +23,8 @@ from infra.serving.model_server.metrics import Metrics
 from infra.serving.model_server.session import disable_xla
 
 LOG = logging.getLogger("tandem.serve")
+_SETTLED_POLL_S = 0.02
+_UNLOAD_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,10 +60,11 @@ class ServerOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Ports:
-    """Where a server listens."""
+    """Where a server listens, and the models that it is configured to hold."""
 
     grpc: int
     rest: int
+    models: tuple[str, ...] = ()
 
 
 def serve(options: ServerOptions, announce: Callable[[Ports], None]) -> None:
@@ -66,7 +72,7 @@ def serve(options: ServerOptions, announce: Callable[[Ports], None]) -> None:
 
     Args:
         options: how.
-        announce: called once, when both ports answer.
+        announce: called once, when both ports answer and each version that lay there was loaded or was tried.
 
     Raises:
         ConfigError: models.config is there and wrong at the start.
@@ -82,26 +88,44 @@ def serve(options: ServerOptions, announce: Callable[[Ports], None]) -> None:
 
 
 async def _serve(options: ServerOptions, announce: Callable[[Ports], None]) -> None:
-    from aiohttp import web
-
-    from infra.serving.model_server.grpc_service import make_server
-    from infra.serving.model_server.rest_app import RestApp
-
     library = Library()
     library.configure(options.models)
-    batcher = Batcher(options.batching) if options.batching is not None else None
-    inference = Inference(library, batcher=batcher, limits=options.limits, metrics=Metrics())
+    metrics = Metrics()
+    batcher = Batcher(options.batching, metrics) if options.batching is not None else None
+    inference = Inference(library, batcher=batcher, limits=options.limits, metrics=metrics)
     loader = Loader(library, config_path=options.config_path, poll_s=options.poll_s)
+    grpc_server, grpc_port = _bind_grpc(options, inference, loader)
+    rest, runner, rest_port = await _start_rest(options, inference)
+    grpc_server.start()
+    loader.start()
+    told = _listen_to_signals(loader)
+    await _until_settled(library, told)
+    announce(Ports(grpc_port, rest_port, tuple(sorted(library.snapshot()))))
+    await told.wait()
+    rest.draining = True
+    LOG.info("ending: no new requests, running ones get %g s", options.drain_s)
+    stopped = grpc_server.stop(options.drain_s)
+    await runner.cleanup()
+    await asyncio.to_thread(stopped.wait)
+    _end(loader, batcher)
+
+
+def _bind_grpc(options: ServerOptions, inference: Inference, loader: Loader) -> tuple[Any, int]:
+    from infra.serving.model_server.grpc_service import make_server
+
+    address = f"{options.host}:{options.grpc_port}"
     try:
-        grpc_server, grpc_port = make_server(
-            inference,
-            loader,
-            address=f"{options.host}:{options.grpc_port}",
-            max_message_bytes=options.max_body_bytes,
-            threads=options.threads,
-        )
+        return make_server(inference, loader, address=address, max_message_bytes=options.max_body_bytes, threads=options.threads)
     except RuntimeError as error:
         raise EnvironmentFault(f"port {options.grpc_port} on {options.host} cannot be used; choose another one with --grpc-port") from error
+
+
+async def _start_rest(options: ServerOptions, inference: Inference) -> tuple[Any, Any, int]:
+    """The application, what runs it, and the port that it listens on."""
+    from aiohttp import web
+
+    from infra.serving.model_server.rest_app import RestApp
+
     rest = RestApp(inference, max_body_bytes=options.max_body_bytes, threads=options.threads)
     runner = web.AppRunner(rest.app, access_log=None, shutdown_timeout=options.drain_s)
     await runner.setup()
@@ -112,28 +136,40 @@ async def _serve(options: ServerOptions, announce: Callable[[Ports], None]) -> N
         raise EnvironmentFault(
             f"port {options.rest_port} on {options.host} cannot be used ({error.strerror}); choose another one with --rest-port"
         ) from error
-    grpc_server.start()
-    loader.start()
-    rest_port = int(runner.addresses[0][1])
-    announce(Ports(grpc_port, rest_port))
-    await _until_told(loader)
-    rest.draining = True
-    LOG.info("ending: no new requests, running ones get %g s", options.drain_s)
-    stopped = grpc_server.stop(options.drain_s)
-    await runner.cleanup()
-    await asyncio.to_thread(stopped.wait)
-    await asyncio.to_thread(loader.stop)
-    if batcher is not None:
-        await asyncio.to_thread(batcher.stop)
-    await asyncio.to_thread(loader.unload_all)
+    return rest, runner, int(runner.addresses[0][1])
 
 
-async def _until_told(loader: Loader) -> None:
-    """Waits for SIGTERM or SIGINT; SIGHUP looks at folders and configuration now."""
+def _listen_to_signals(loader: Loader) -> asyncio.Event:
+    """The event is set on SIGTERM and SIGINT; SIGHUP looks at folders and configuration now."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     loop.add_signal_handler(signal.SIGHUP, loader.wake)
-    with contextlib.suppress(asyncio.CancelledError):
-        await told.wait()
+    return told
+
+
+async def _until_settled(library: Library, told: asyncio.Event) -> None:
+    """Waits until every version that lay there at the start was loaded, or was tried."""
+    while not library.settled() and not told.is_set():
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(told.wait(), _SETTLED_POLL_S)
+
+
+def _end(loader: Loader, batcher: Batcher | None) -> None:
+    """Lets the versions go. A call or a load that does not end in time is left behind: the process ends without it."""
+
+    def unload() -> None:
+        loader.stop()
+        if batcher is not None:
+            batcher.stop()
+        loader.unload_all()
+
+    thread = threading.Thread(target=unload, name="ending", daemon=True)
+    thread.start()
+    thread.join(_UNLOAD_S)
+    if thread.is_alive():
+        LOG.warning("something still runs %g s after the time to end; it ends with the process", _UNLOAD_S)
+        logging.shutdown()
+        # The interpreter would wait for the pools' threads, and so for a call that may never come back.
+        os._exit(0)

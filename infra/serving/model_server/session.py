@@ -6,6 +6,7 @@ requests are answered while another version loads, and nothing of the graph is b
 
 import ctypes
 import functools
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,16 +37,26 @@ DTYPES: Mapping[int, type[np.generic]] = {
 }
 """TensorFlow's DataType numbers (framework/types.proto) that are passed; `string` is 7."""
 _NUMBERS = {np.dtype(kind): number for number, kind in DTYPES.items()}
-_RETURNS_POINTER = (
-    "TF_NewStatus",
-    "TF_NewGraph",
-    "TF_NewSessionOptions",
-    "TF_LoadSessionFromSavedModel",
-    "TF_GraphOperationByName",
-    "TF_AllocateTensor",
-    "TF_TensorData",
-    "TF_StringGetDataPointer",
-)
+_SIGNATURES: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
+    "TF_NewStatus": (_POINTER, ()),
+    "TF_DeleteStatus": (None, (_POINTER,)),
+    "TF_GetCode": (ctypes.c_int, (_POINTER,)),
+    "TF_Message": (ctypes.c_char_p, (_POINTER,)),
+    "TF_NewGraph": (_POINTER, ()),
+    "TF_NewSessionOptions": (_POINTER, ()),
+    "TF_DeleteSessionOptions": (None, (_POINTER,)),
+    "TF_GraphOperationByName": (_POINTER, (_POINTER, ctypes.c_char_p)),
+    "TF_AllocateTensor": (_POINTER, (ctypes.c_int, _POINTER, ctypes.c_int, ctypes.c_size_t)),
+    "TF_DeleteTensor": (None, (_POINTER,)),
+    "TF_TensorData": (_POINTER, (_POINTER,)),
+    "TF_TensorType": (ctypes.c_int, (_POINTER,)),
+    "TF_NumDims": (ctypes.c_int, (_POINTER,)),
+    "TF_Dim": (ctypes.c_int64, (_POINTER, ctypes.c_int)),
+    "TF_StringCopy": (None, (_POINTER, ctypes.c_char_p, ctypes.c_size_t)),
+    "TF_StringGetSize": (ctypes.c_size_t, (_POINTER,)),
+    "TF_StringGetDataPointer": (_POINTER, (_POINTER,)),
+}
+"""Of the C interface (tensorflow/c/c_api.h): type of the result, types of the arguments."""
 
 
 class _Output(ctypes.Structure):
@@ -55,21 +66,30 @@ class _Output(ctypes.Structure):
 
 
 @functools.cache
-def _library() -> Any:
+def _waiting() -> Any:
+    """The functions that take long: Python's lock is let go while they run."""
     import tensorflow as tf
 
     c: Any = ctypes.CDLL(str(Path(tf.__file__).with_name("libtensorflow_cc.so.2")))
-    for name in _RETURNS_POINTER:
-        getattr(c, name).restype = _POINTER
-    c.TF_Message.restype = ctypes.c_char_p
-    c.TF_Dim.restype = ctypes.c_int64
-    c.TF_StringGetSize.restype = ctypes.c_size_t
+    c.TF_LoadSessionFromSavedModel.restype = _POINTER
+    return c
+
+
+@functools.cache
+def _library() -> Any:
+    """The functions that take a microsecond: to let Python's lock go for each would cost more than they do, the more so under load."""
+    import tensorflow as tf
+
+    c: Any = ctypes.PyDLL(str(Path(tf.__file__).with_name("libtensorflow_cc.so.2")))
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(c, name)
+        function.restype, function.argtypes = result, arguments
     return c
 
 
 def disable_xla() -> None:
     """Switches XLA off for the whole process, as in the real server without its XLA flag; TensorFlow then refuses `_xla` signatures."""
-    _library()._ZN10tensorflow21DisableXlaCompilationEv()
+    _waiting()._ZN10tensorflow21DisableXlaCompilationEv()
 
 
 class Session:
@@ -85,17 +105,19 @@ class Session:
             ServingFault: TensorFlow cannot load it.
         """
         c = self._c = _library()
-        self._graph = _POINTER(c.TF_NewGraph())
+        self._graph = c.TF_NewGraph()
         self._session: Any = None
-        options = _POINTER(c.TF_NewSessionOptions())
-        status = _Status(c)
+        options = c.TF_NewSessionOptions()
+        status = _Status()
         tags = (ctypes.c_char_p * 1)(b"serve")
-        session = _POINTER(c.TF_LoadSessionFromSavedModel(options, None, str(folder).encode(), tags, 1, self._graph, None, status.pointer))
+        session = _waiting().TF_LoadSessionFromSavedModel(
+            _POINTER(options), None, str(folder).encode(), tags, 1, _POINTER(self._graph), None, _POINTER(status.pointer)
+        )
         c.TF_DeleteSessionOptions(options)
         try:
             status.check()
         except ServingFault:
-            c.TF_DeleteGraph(self._graph)
+            _waiting().TF_DeleteGraph(_POINTER(self._graph))
             raise
         self._session = session
         self._outputs: dict[str, _Output] = {}
@@ -107,10 +129,10 @@ class Session:
             session, self._session = self._session, None
         if session is None:
             return
-        status = _Status(self._c)
-        self._c.TF_CloseSession(session, status.pointer)
-        self._c.TF_DeleteSession(session, status.pointer)
-        self._c.TF_DeleteGraph(self._graph)
+        status, c = _Status(), _waiting()
+        c.TF_CloseSession(_POINTER(session), _POINTER(status.pointer))
+        c.TF_DeleteSession(_POINTER(session), _POINTER(status.pointer))
+        c.TF_DeleteGraph(_POINTER(self._graph))
 
     def run(self, feeds: Mapping[str, Array], fetches: Sequence[str]) -> list[Array]:
         """Runs once.
@@ -120,25 +142,29 @@ class Session:
             fetches: tensor names.
 
         Returns:
-            An array a fetch, strings as arrays of `bytes` objects.
+            An array a fetch, strings as arrays of `bytes` objects; the others cannot be written to.
 
         Raises:
             ServingFault: TensorFlow refuses, with its own words.
         """
-        c = self._c
         inputs = (_Output * len(feeds))(*[self._output(name) for name in feeds])
-        given = [self._tensor(value) for value in feeds.values()]
-        tensors = (_POINTER * len(given))(*given)
         outputs = (_Output * len(fetches))(*[self._output(name) for name in fetches])
+        given: list[Any] = []
         results = (_POINTER * len(fetches))()
-        status = _Status(c)
+        status = _Status()
         try:
-            c.TF_SessionRun(self._session, None, inputs, tensors, len(given), outputs, results, len(fetches), None, 0, None, status.pointer)
+            for value in feeds.values():
+                given.append(self._tensor(value))
+            tensors = (_POINTER * len(given))(*given)
+            _waiting().TF_SessionRun(
+                _POINTER(self._session), None, inputs, tensors, len(given), outputs, results, len(fetches), None, 0, None,
+                _POINTER(status.pointer),
+            )  # fmt: skip
             status.check()
-            return [self._array(_POINTER(result)) for result in results]
+            return [self._array(result) for result in results]
         finally:
-            for tensor in (*given, *(_POINTER(result) for result in results if result)):
-                c.TF_DeleteTensor(tensor)
+            for tensor in (*given, *(result for result in results if result)):
+                self._c.TF_DeleteTensor(tensor)
 
     def _output(self, tensor: str) -> _Output:
         found = self._outputs.get(tensor)
@@ -157,36 +183,37 @@ class Session:
         number = _NUMBERS.get(value.dtype)
         if number is None:
             raise ServingFault(Code.UNIMPLEMENTED, f"tensors of {value.dtype} are not served")
-        flat = np.ascontiguousarray(value)
-        tensor = _POINTER(self._c.TF_AllocateTensor(number, dims, value.ndim, ctypes.c_size_t(flat.nbytes)))
-        if flat.nbytes:
-            ctypes.memmove(self._c.TF_TensorData(tensor), flat.ctypes.data, flat.nbytes)
+        tensor = self._c.TF_AllocateTensor(number, dims, value.ndim, value.nbytes)
+        if value.nbytes:
+            _memory(self._c.TF_TensorData(tensor), value.shape, value.dtype)[...] = value
         return tensor
 
     def _strings(self, value: Array, dims: Any) -> Any:
-        c = self._c
-        tensor = _POINTER(c.TF_AllocateTensor(_STRING, dims, value.ndim, ctypes.c_size_t(value.size * _TSTRING_BYTES)))
-        data = c.TF_TensorData(tensor)
-        for index, text in enumerate(value.ravel().tolist()):
-            place = _POINTER(data + index * _TSTRING_BYTES)
-            c.TF_StringInit(place)
-            c.TF_StringCopy(place, text, ctypes.c_size_t(len(text)))
+        tensor = self._c.TF_AllocateTensor(_STRING, dims, value.ndim, value.size * _TSTRING_BYTES)
+        data = self._c.TF_TensorData(tensor)
+        if not value.size:
+            return tensor
+        # 24 zeros are an empty string (TF_StringInit); the copy takes memory of its own where a string is long.
+        _memory(data, (value.size * _TSTRING_BYTES,), np.dtype(np.uint8))[...] = 0
+        copy = self._c.TF_StringCopy
+        places = range(data, data + value.size * _TSTRING_BYTES, _TSTRING_BYTES)
+        for place, text in zip(places, value.ravel().tolist(), strict=True):
+            copy(place, text, len(text))
         return tensor
 
     def _array(self, tensor: Any) -> Array:
         c = self._c
         shape = tuple(c.TF_Dim(tensor, axis) for axis in range(c.TF_NumDims(tensor)))
         number = c.TF_TensorType(tensor)
-        size = int(np.prod(shape, dtype=np.int64))
+        size = math.prod(shape)
         if number == _STRING:
             return self._bytes(tensor, size).reshape(shape)
         kind = DTYPES.get(number)
         if kind is None:
             raise ServingFault(Code.UNIMPLEMENTED, f"tensors of TensorFlow's type {number} are not served")
-        array = np.empty(shape, kind)
-        if size:
-            ctypes.memmove(array.ctypes.data, c.TF_TensorData(tensor), array.nbytes)
-        return array
+        if not size:
+            return np.empty(shape, kind)
+        return np.frombuffer(ctypes.string_at(c.TF_TensorData(tensor), size * np.dtype(kind).itemsize), kind).reshape(shape)
 
     def _bytes(self, tensor: Any, size: int) -> Array:
         c = self._c
@@ -202,17 +229,22 @@ class Session:
                 # A short string lies in its own 24 bytes behind a byte of length and kind (tensorflow/tsl/platform/ctstring_internal.h).
                 texts[index] = raw[begin + 1 : begin + 1 + (first >> 2)]
             else:
-                place = _POINTER(data + begin)
+                place = data + begin
                 texts[index] = ctypes.string_at(c.TF_StringGetDataPointer(place), c.TF_StringGetSize(place))
         return texts
+
+
+def _memory(address: int, shape: tuple[int, ...], dtype: Any) -> Array:
+    """Foreign memory as an array."""
+    return np.ndarray(shape, dtype, (ctypes.c_char * (math.prod(shape) * dtype.itemsize)).from_address(address))
 
 
 class _Status:
     """TF_Status, freed with this object."""
 
-    def __init__(self, c: Any) -> None:
-        self._c = c
-        self.pointer = _POINTER(c.TF_NewStatus())
+    def __init__(self) -> None:
+        self._c = _library()
+        self.pointer = self._c.TF_NewStatus()
 
     def __del__(self) -> None:
         self._c.TF_DeleteStatus(self.pointer)

@@ -17,17 +17,12 @@ ROOT = Path(__file__).resolve().parents[3]
 COMMAND = "import sys; from pipelines.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
-def make_model(folder, scale):
-    """A model of one weight, `scale`.
-
-    `double`: x float32[N] -> y = scale * x. `raw`: x float32[N], name string[N] -> scores = [1 - p, p] with p = scale * x / 10, classes.
-    `serving_default`: examples string[N] with a float feature x -> the same. `classify`, `regress`: for the methods of that name.
-    `checked`: x float32[N] -> y = x, an error where x is negative. `serving_raw` is `raw`.
-    """
+def _tensor_functions():
+    """The class of modules with the functions of x alone."""
     import tensorflow as tf
 
-    class Model(tf.Module):
-        def __init__(self):
+    class Functions(tf.Module):
+        def __init__(self, scale):
             super().__init__()
             self.scale = tf.Variable(float(scale))
 
@@ -40,6 +35,25 @@ def make_model(folder, scale):
             with tf.control_dependencies([tf.debugging.assert_non_negative(x, message="x is negative")]):
                 return {"y": tf.identity(x)}
 
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+        def slow(self, x):
+            steps = tf.reduce_max(x)
+            return {"y": tf.fill(tf.shape(x), self.scale * tf.while_loop(lambda i: i < steps, lambda i: [i + 1.0], [0.0])[0])}
+
+    return Functions
+
+
+def make_model(folder, scale):
+    """A model of one weight, `scale`.
+
+    `double`: x float32[N] -> y = scale * x. `raw`: x float32[N], name string[N] -> scores = [1 - p, p] with p = scale * x / 10, classes.
+    `serving_default`: examples string[N] with a float feature x -> the same. `classify`, `regress`: for the methods of that name.
+    `checked`: x float32[N] -> y = x, an error where x is negative. `slow`: x -> y = scale * x, counted step by step, microseconds each.
+    `serving_raw` is `raw`.
+    """
+    import tensorflow as tf
+
+    class Model(_tensor_functions()):
         def answer(self, x):
             positive = self.scale * x / 10.0
             return {
@@ -68,8 +82,8 @@ def make_model(folder, scale):
         def regress(self, inputs):
             return {"outputs": self.scale * self.parsed(inputs)}
 
-    model = Model()
-    names = ("double", "checked", "raw", "serving_default", "classify", "regress")
+    model = Model(scale)
+    names = ("double", "checked", "slow", "raw", "serving_default", "classify", "regress")
     signatures = {name: getattr(model, name) for name in names}
     tf.saved_model.save(model, str(folder), signatures={**signatures, "serving_raw": model.raw})
     _name_methods(Path(folder) / "saved_model.pb")
@@ -173,6 +187,33 @@ def running(*words, cwd, env=None, ready="/healthz"):
                 process.wait()
         process.stdout.close()
         log.close()
+
+
+@contextlib.contextmanager
+def running_real(binary, config, *, cwd):
+    """A tensorflow_model_server that is up, with Prometheus on, ended at the end."""
+    grpc_port, rest_port = free_port(), free_port()
+    monitoring = Path(cwd) / "monitoring.config"
+    monitoring.write_text('prometheus_config { enable: true path: "/monitoring/prometheus/metrics" }')
+    words = (
+        f"--port={grpc_port}", f"--rest_api_port={rest_port}", f"--model_config_file={config}", f"--monitoring_config_file={monitoring}",
+        "--allow_version_labels_for_unavailable_models=true",
+    )  # fmt: skip
+    with (Path(cwd) / "tensorflow_model_server.log").open("wb") as log:
+        process = subprocess.Popen([binary, *words], stdout=log, stderr=log)
+    server = Running(process, grpc_port, rest_port)
+
+    def answers():
+        with contextlib.suppress(OSError):
+            return server.rest("/v1/models/m")[0] == 200
+        return False
+
+    try:
+        until(answers)
+        yield server
+    finally:
+        process.terminate()
+        process.wait(30)
 
 
 def until(condition, timeout_s=60.0):

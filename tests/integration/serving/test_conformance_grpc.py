@@ -141,6 +141,13 @@ def shaped(*dims, content=b""):
     return made
 
 
+def filtered(*outputs):
+    made = request({"x": floats(1)})
+    made.output_filter.extend(outputs)
+    return made
+
+
+# server_core.cc (model, version, label), predict_util.cc (signature, inputs, outputs), cc/saved_model/util.cc (defaults, tensors).
 @pytest.mark.parametrize(
     ("made", "code", "words"),
     [
@@ -150,21 +157,72 @@ def shaped(*dims, content=b""):
         (predict_pb2.PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
         (request({"x": floats(1)}, signature="S"), "FAILED_PRECONDITION", 'Serving signature key "S" not found.'),
         (
-            request({"z": floats(1)}),
+            request({"x": floats(1), "name": np.array(["a"], object)}),
             "INVALID_ARGUMENT",
-            "input size does not match signature: 1!=1 len({z}) != len({x}). Sent extra: {z}. Missing but required: {x}.",
+            "input size does not match signature: 2!=1 len({name,x}) != len({x}). Sent extra: {name}. Missing but required: {}.",
         ),
-        (request({"x": np.array([1], np.int64)}), "INVALID_ARGUMENT", "is float32, not int64"),
-        (request({"x": np.ones((2, 2), np.float32)}), "INVALID_ARGUMENT", "shape"),
-        (request({"x": shaped(2**40)}), "INVALID_ARGUMENT", "limit of this server"),
-        (request({"x": shaped(-1)}), "INVALID_ARGUMENT", "no shape"),
-        (request({"x": shaped(3, content=b"abc")}), "INVALID_ARGUMENT", "3 bytes"),
+        (
+            request({"x": floats(1)}, signature="raw"),
+            "INVALID_ARGUMENT",
+            "input size does not match signature: 1!=2 len({x}) != len({name,x}). Sent extra: {}. Missing but required: {name}.",
+        ),
+        (request({"z": floats(1)}), "INVALID_ARGUMENT", "Signature input alias: x(feed name: double_x:0) not found in request"),
+        (request({"x": np.array([1], np.int64)}), "INVALID_ARGUMENT", ""),
+        (request({"x": shaped(-1)}), "INVALID_ARGUMENT", "tensor parsing error: x"),
+        (request({"x": shaped(2**62, 2**62)}), "INVALID_ARGUMENT", "tensor parsing error: x"),
+        (request({"x": shaped(3, content=b"abc")}), "INVALID_ARGUMENT", "tensor parsing error: x"),
+        (request({"x": type(ZEROS)(dtype=999)}), "INVALID_ARGUMENT", "tensor parsing error: x"),
         (request({"x": floats(-1)}, signature="checked"), "INVALID_ARGUMENT", "x is negative"),
+        (filtered("z"), "INVALID_ARGUMENT", "output tensor alias not found in signature: z Outputs expected to be in the set {y}."),
+        (filtered("y", "y"), "INVALID_ARGUMENT", "duplicate output tensor alias: y"),
     ],
 )
 def test_refusals(client, made, code, words):
     with pytest.raises(grpc.RpcError) as caught:
         client.prediction.Predict(made)
+    assert caught.value.code().name == code
+    assert words in caught.value.details()
+
+
+def by_examples(method, signature, *values, name="m"):
+    made = {"Classify": classification_pb2.ClassificationRequest, "Regress": regression_pb2.RegressionRequest}[method]()
+    made.model_spec.name, made.model_spec.signature_name = name, signature
+    return examples(made, *values)
+
+
+def several(*tasks):
+    made = examples(inference_pb2.MultiInferenceRequest(), 1.0)
+    for name, signature, method in tasks:
+        task = made.tasks.add(method_name=f"tensorflow/serving/{method}")
+        task.model_spec.name, task.model_spec.signature_name = name, signature
+    return made
+
+
+BOTH = (("m", "classify", "classify"), ("m", "classify", "regress"))
+
+
+# classifier.cc, regressor.cc, util.cc (InputToSerializedExampleTensor), multi_inference.cc, get_model_metadata_impl.cc.
+@pytest.mark.parametrize(
+    ("method", "made", "code", "words"),
+    [
+        ("Classify", by_examples("Classify", "S", 1.0), "INVALID_ARGUMENT", "No signature was found with the name: S"),
+        ("Classify", by_examples("Classify", "raw", 1.0), "INVALID_ARGUMENT", "Expected one input Tensor."),
+        ("Classify", by_examples("Classify", "serving_default", 1.0), "INVALID_ARGUMENT", "No classification inputs found"),
+        ("Classify", by_examples("Classify", "classify"), "INVALID_ARGUMENT", "Input is empty."),
+        ("Classify", by_examples("Classify", "regress", 1.0), "INVALID_ARGUMENT", "contain at least one of"),
+        ("Regress", by_examples("Regress", "classify", 1.0), "INVALID_ARGUMENT", "Expected one output Tensor."),
+        ("Regress", by_examples("Regress", "regress", 1.0, name="half"), "NOT_FOUND", "Servable not found for request: Latest(half)"),
+        ("MultiInference", several(), "INVALID_ARGUMENT", "ModelSpec has no name specified."),
+        ("MultiInference", several(*BOTH), "INVALID_ARGUMENT", "Duplicate evaluation of signature: classify"),
+        ("MultiInference", several(("m", "classify", "classify"), ("n", "regress", "regress")), "INVALID_ARGUMENT", "the same model name."),
+        ("MultiInference", several(("m", "S", "regress")), "INVALID_ARGUMENT", "Requested signature not found in model graph: S"),
+        ("MultiInference", several(("m", "regress", "predict")), "UNIMPLEMENTED", "Unsupported signature method_name"),
+        ("GetModelMetadata", get_model_metadata_pb2.GetModelMetadataRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
+    ],
+)  # fmt: skip
+def test_refusals_of_the_other_methods(client, method, made, code, words):
+    with pytest.raises(grpc.RpcError) as caught:
+        getattr(client.prediction, method)(made)
     assert caught.value.code().name == code
     assert words in caught.value.details()
 

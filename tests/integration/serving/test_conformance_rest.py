@@ -1,7 +1,7 @@
 """The REST interface of TensorFlow Serving, expectation by expectation.
 
 Each rests on the documentation "RESTful API" (https://www.tensorflow.org/tfx/serving/api_rest) or on a line of the server's source,
-named in the test's comment. The same file runs against a real server whose REST port TANDEM_TF_SERVING_REST names.
+named in the test's comment or in the parameters. The same tests run against the tensorflow_model_server that TANDEM_TF_SERVING names.
 """
 
 import base64
@@ -99,39 +99,78 @@ def test_metadata(server):
     assert signatures["classify"]["method_name"] == "tensorflow/serving/classify"
 
 
-# Words and codes: server_core.cc, servable_state_monitor, http_rest_api_handler.cc, json_tensor.cc; codes: util/net_http ToHTTPStatusCode.
-@pytest.mark.parametrize(
-    ("path", "body", "status", "words"),
-    [
-        ("/v1/models/half:predict", {"instances": [1.0]}, 404, "Servable not found for request: Latest(half)"),
-        ("/v1/models/m/versions/9:predict", {"instances": [1.0]}, 404, "Servable not found for request: Specific(m, 9)"),
-        ("/v1/models/m/labels/none:predict", {"instances": [1.0]}, 400, "Unrecognized servable version label: none"),
-        ("/v1/models/m/labels/half:predict", {"instances": [1.0]}, 400, "Unrecognized servable version label: half"),
-        ("/v1/models/m:predict", {"signature_name": "S", "instances": [1]}, 400, 'Serving signature name: "S" not found in signature def'),
-        ("/v1/models/m:predict", b"", 400, "JSON Parse error: The document is empty"),
-        ("/v1/models/m:predict", b"{", 400, "JSON Parse error"),
-        ("/v1/models/m:predict", b"[1]", 400, "not an object"),
-        ("/v1/models/m:predict", {"signature_name": "double"}, 400, "either 'instances' or 'inputs'"),
-        ("/v1/models/m:predict", {"signature_name": "double", "instances": [1], "inputs": [1]}, 400, "and not both"),
-        ("/v1/models/m:predict", {"signature_name": "double", "instances": []}, 400, "Missing 'instances'"),
-        ("/v1/models/m:predict", {"signature_name": "double", "instances": ["a"]}, 400, "not of expected type"),
-        ("/v1/models/m:predict", {"signature_name": "double", "instances": [None]}, 400, "not of expected type"),
-        ("/v1/models/m:predict", {"signature_name": "double", "instances": [True]}, 400, "not of expected type"),
-        ("/v1/models/m:predict", {"signature_name": "double", "instances": [1e39]}, 400, "out of the range of float32"),
-        ("/v1/models/m:predict", {"signature_name": "double", "instances": [[1.0], [2.0]]}, 400, "shape"),
-        ("/v1/models/m:predict", {"signature_name": "double", "instances": [1.0, [2.0]]}, 400, "equally"),
-        ("/v1/models/m:predict", {"signature_name": "double", "inputs": [[1.0], 2.0]}, 400, "equally"),
-        ("/v1/models/m:predict", {"signature_name": "raw", "instances": [{"x": 1.0}]}, 400, "Failed to process element: 0"),
-        ("/v1/models/m:predict", {"signature_name": "raw", "instances": [{"x": 1.0, "name": {"b64": "!"}}]}, 400, "base64"),
-        ("/v1/models/m:predict", {"signature_name": "raw", "inputs": {"x": [1.0]}}, 400, "Missing but required: {name}."),
-        ("/v1/models/m:predict", {"signature_name": "checked", "instances": [-1.0]}, 400, "x is negative"),
-        ("/v1/models/m:classify", {"signature_name": "double", "examples": [{"x": 1.0}]}, 400, "tensorflow/serving/classify"),
-        ("/v1/models/m:regress", {"signature_name": "regress", "examples": []}, 400, "'examples' is expected"),
-        ("/v1/models/m:predict", {"signature_name": 3, "instances": [1.0]}, 400, "must be a string"),
-        ("/v1/models/m:nothing", {"instances": [1.0]}, 400, "Malformed request: POST /v1/models/m:nothing"),
-    ],
+PREDICT = "/v1/models/m:predict"
+SPEC, CORE, API, JSON, EXAMPLES = (
+    "manager: Servable not found",
+    "server_core.cc",
+    "http_rest_api_handler.cc",
+    "json_tensor.cc",
+    "classifier.cc",
 )
-def test_refusals(server, path, body, status, words):
+
+
+def double(**more):
+    return {"signature_name": "double", **more}
+
+
+def raw(**more):
+    return {"signature_name": "raw", **more}
+
+
+# Words and codes of the real server's source: `origin` is the file that they stand in; HTTP codes: http_server.cc, ToHTTPStatusCode.
+@pytest.mark.parametrize(
+    ("origin", "path", "body", "status", "words"),
+    [
+        (SPEC, "/v1/models/half:predict", {"instances": [1.0]}, 404, "Servable not found for request: Latest(half)"),
+        (SPEC, "/v1/models/m/versions/9:predict", {"instances": [1.0]}, 404, "Servable not found for request: Specific(m, 9)"),
+        (CORE, "/v1/models/m/labels/none:predict", {"instances": [1.0]}, 400, "Unrecognized servable version label: none"),
+        (API, PREDICT, {"signature_name": "S", "instances": [1]}, 400, 'Serving signature name: "S" not found in signature def'),
+        (API, "/v1/models/m:nothing", {"instances": [1.0]}, 400, "Malformed request: POST /v1/models/m:nothing"),
+        (API, f"/v1/models/m/versions/{2**63}:predict", {}, 400, f"Failed to convert version: {2**63} to numeric."),
+        (JSON, PREDICT, b"", 400, "JSON Parse error: The document is empty"),
+        (JSON, PREDICT, b"{", 400, "JSON Parse error"),
+        (JSON, PREDICT, b"[1]", 400, "JSON Value: [1] Is not object"),
+        (JSON, PREDICT, {"signature_name": 3, "instances": [1.0]}, 400, "'signature_name' key must be a string value."),
+        (JSON, PREDICT, double(), 400, "Missing 'inputs' or 'instances' key"),
+        (JSON, PREDICT, double(instances=[1], inputs=[1]), 400, "expecting only one of 'inputs' or 'instances' keys to exist"),
+        (JSON, PREDICT, double(instances=1.0), 400, "Expecting 'instances' to be an list/array"),
+        (JSON, PREDICT, double(instances=[]), 400, "No values in 'instances' array"),
+        (JSON, PREDICT, double(instances=["a"]), 400, "Failed to process element: 0 of 'instances' list."),
+        (JSON, PREDICT, double(instances=["a"]), 400, 'JSON Value: "a" Type: String is not of expected type: float'),
+        (JSON, PREDICT, double(instances=[1, None]), 400, "Failed to process element: 1 of 'instances' list."),
+        (JSON, PREDICT, double(instances=[None]), 400, "JSON Value: null Type: Null is not of expected type: float"),
+        (JSON, PREDICT, double(instances=[True]), 400, "is not of expected type: float"),
+        (JSON, PREDICT, double(instances=[{"b64": "AA=="}]), 400, "is not of expected type: float"),
+        (JSON, PREDICT, double(instances=[1.0, [2.0]]), 400, "Expecting shape [] but got: [1]"),
+        (JSON, PREDICT, double(instances=[[1.0, 2.0], [2.0]]), 400, "Expecting tensor size: 2 but got: 1"),
+        (JSON, PREDICT, double(instances=[1.0, {"x": 2.0}]), 400, "Expecting value/list but got object at item 1 of input list"),
+        (JSON, PREDICT, double(instances=[{"x": 2.0}, 1.0]), 400, "Expecting object but got list at item 1 of input list"),
+        (JSON, PREDICT, double(inputs=[[1.0], 2.0]), 400, "found at incorrect level: 2 in the JSON DOM. Expected at level: 2"),
+        (JSON, PREDICT, double(inputs=[[1.0], [2.0, 3.0]]), 400, "Encountered list at unexpected size: 2 at level: 1 expected size: 1"),
+        (JSON, PREDICT, double(inputs=[1.0, [2.0]]), 400, "Encountered list at unexpected level: 1 expected < 1"),
+        (JSON, PREDICT, raw(instances=[1.0]), 400, "instances is a plain list, but expecting list of objects"),
+        (JSON, PREDICT, raw(inputs=[1.0]), 400, "inputs is a plain value/list, but expecting an object"),
+        (JSON, PREDICT, raw(inputs={"x": [1.0]}), 400, "Missing named input: name in 'inputs' object."),
+        (JSON, PREDICT, raw(instances=[{"x": 1.0}]), 400, "keys must be equal to: name,x"),
+        (JSON, PREDICT, raw(instances=[{"x": 1.0, "y": 1}]), 400, "JSON object: does not have named input: y"),
+        (JSON, PREDICT, raw(instances=[{"x": 1.0, "name": {"b64": "!"}}]), 400, "Unable to base64 decode"),
+        (JSON, PREDICT, raw(instances=[{"x": 1.0, "name": {"b": 1}}]), 400, "not formatted correctly for base64 data"),
+        (JSON, PREDICT, raw(instances=[{"x": 1.0, "name": 1}]), 400, "JSON Value: 1 Type: Number is not of expected type: string"),
+        ("the model's own assertion", PREDICT, {"signature_name": "checked", "instances": [-1.0]}, 400, "x is negative"),
+        (JSON, "/v1/models/m:classify", {"signature_name": "classify"}, 400, "key 'examples' is expected and was not found"),
+        (JSON, "/v1/models/m:classify", {"examples": {}}, 400, "Expecting 'examples' value to be an list/array"),
+        (JSON, "/v1/models/m:regress", {"examples": []}, 400, "'examples' value is an empty array"),
+        (JSON, "/v1/models/m:regress", {"examples": [1]}, 400, "Example must be JSON object but got JSON Number"),
+        (JSON, "/v1/models/m:regress", {"examples": [{"x": None}]}, 400, "Feature: x has element with unexpected JSON type: Null"),
+        (JSON, "/v1/models/m:regress", {"examples": [{"x": [1, 0.5]}]}, 400, "Unexpected element type in feature: x expecting type: int64"),
+        (JSON, "/v1/models/m:regress", {"examples": [{"x": 2**63}]}, 400, "has uint64_t element. Only int64_t is supported."),
+        (EXAMPLES, "/v1/models/m:classify", {"signature_name": "S", "examples": [{}]}, 400, "No signature was found with the name: S"),
+        (EXAMPLES, "/v1/models/m:classify", {"signature_name": "raw", "examples": [{}]}, 400, "Expected one input Tensor."),
+        (EXAMPLES, "/v1/models/m:classify", {"signature_name": "double", "examples": [{}]}, 400, "No classification inputs found"),
+    ],
+)  # fmt: skip
+def test_refusals(server, origin, path, body, status, words):
+    del origin
     found, answer, _ = server.rest(path, body)
     assert (found, set(answer)) == (status, {"error"})
     assert words in answer["error"]
@@ -157,11 +196,19 @@ def test_metrics(server):
     predict(server, {"signature_name": "double", "instances": [1.0]})
     text = server.rest("/monitoring/prometheus/metrics")[1]
     assert ':tensorflow:serving:request_count{model_name="m",status="OK"}' in text
-    assert ':tensorflow:serving:request_latency_bucket{model_name="m",API="Predict",entrypoint="REST",le="10"}' in text
+    assert ':tensorflow:serving:request_latency_bucket{model_name="m",API="predict",entrypoint="REST",le="10"}' in text
     assert ":tensorflow:serving:runtime_latency_count" in text
 
 
-# Our own: what an orchestrator asks.
-def test_health(server):
-    assert server.rest("/healthz")[:2] == (200, {"status": "ok"})
-    assert server.rest("/readyz")[:2] == (200, {"status": "ok"})
+# json_tensor.cc, ParseJson: kParseStopWhenDoneFlag; WriteDecimal: six digits where they read back as the same float, else nine.
+def test_what_stands_behind_the_object_is_not_read_and_numbers_are_short(server):
+    status, body = predict(server, b'{"signature_name": "double", "inputs": [0.1, 0.123456789]} and more', "/v1/models/m/versions/1")
+    assert (status, body) == (200, {"outputs": [0.1, 0.123456791]})
+
+
+# json_tensor.cc, AddValueToFeature: a boolean is an int64, a number with a point a float; the example's feature goes before the context's.
+def test_features_of_examples(server):
+    body = {"signature_name": "regress", "context": {"x": 5.0}, "examples": [{}, {"x": [2.5]}]}
+    assert server.rest("/v1/models/m/versions/1:regress", body)[:2] == (200, {"results": [5.0, 2.5]})
+    status, answer, _ = server.rest("/v1/models/m:regress", {"signature_name": "regress", "examples": [{"x": True}]})
+    assert (status, "x" in answer["error"]) == (400, True)  # an int64 feature, where the model parses a float one

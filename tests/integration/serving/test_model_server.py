@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import time
 
 import pytest
 
-from tests.integration.serving.served import COMMAND, ROOT, free_port, running, until, write_warmup
+from tests.integration.serving.served import COMMAND, ROOT, Running, free_port, running, until, write_warmup
 
 PORTS = ("--grpc-port", "0", "--rest-port", "0", "--poll", "0.05")
 BODY = {"signature_name": "double", "instances": [1.0]}
@@ -111,6 +112,17 @@ def test_half_copied_and_foreign_folders_are_no_versions(own_models, models):
         assert [entry["version"] for entry in server.rest("/v1/models/m")[1]["model_version_status"]] == ["1"]
 
 
+def test_a_version_that_was_not_whole_is_loaded_when_it_is(own_models, models):
+    """What a plain copy does: saved_model.pb is there before the variables."""
+    with running("serve", "--model", f"m={own_models}/m", *PORTS, cwd=own_models, ready="/readyz") as server:
+        (own_models / "m" / "2").mkdir()
+        shutil.copy(models / "m" / "2" / "saved_model.pb", own_models / "m" / "2")
+        until(lambda: state(server, 2) == "END")
+        assert answer(server) == (200, {"predictions": [1.0]})
+        shutil.copytree(models / "m" / "2" / "variables", own_models / "m" / "2" / "variables")
+        until(lambda: answer(server) == (200, {"predictions": [2.0]}))
+
+
 def test_models_config_may_come_later_and_is_followed(models, tmp_path):
     config = tmp_path / "serving" / "production" / "models.config"
     with running("serve", *PORTS, cwd=tmp_path) as server:
@@ -128,6 +140,11 @@ def test_models_config_may_come_later_and_is_followed(models, tmp_path):
 
         write(1)
         until(lambda: answer(server) == (200, {"predictions": [1.0]}))
+        write(1, 2, label=9)
+        until(lambda: state(server, 2) == "AVAILABLE")
+        assert server.rest("/v1/models/m/labels/champion:predict", BODY)[:2] == (
+            400, {"error": "Unrecognized servable version label: champion"},
+        )  # fmt: skip
         write(1, 2, label=1)
         until(lambda: state(server, 2) == "AVAILABLE")
         until(lambda: answer(server, "/v1/models/m/labels/champion") == (200, {"predictions": [1.0]}))
@@ -146,12 +163,86 @@ def test_the_last_version_that_answers_stays_when_its_successor_is_broken(own_mo
         assert answer(server) == (200, {"predictions": [1.0]})
 
 
+SLOW = {"signature_name": "slow", "instances": [float(2**18)]}
+
+
+def slowly(server):
+    """A request that takes seconds, asked in a thread; the answer comes into the list."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(server.rest("/v1/models/m:predict", SLOW)[:2]))
+    thread.start()
+    time.sleep(0.3)
+    return thread, found
+
+
+def test_a_version_goes_when_its_last_request_is_answered(own_models, models):
+    with running("serve", "--model", f"m={own_models}/m", *PORTS, cwd=own_models, ready="/readyz") as server:
+        thread, found = slowly(server)
+        bring(models, own_models, 2)
+        until(lambda: answer(server) == (200, {"predictions": [2.0]}))
+        thread.join()
+        assert found == [(200, {"predictions": [float(2**18)]})]
+        until(lambda: state(server, 1) == "END")
+
+
+@pytest.mark.parametrize(("drain", "answered"), [("60", True), ("0.2", False)])
+def test_the_end_waits_for_what_runs_but_not_longer_than_told(own_models, drain, answered):
+    with running("serve", "--model", f"m={own_models}/m", *PORTS, "--drain", drain, cwd=own_models, ready="/readyz") as server:
+        body = {**SLOW, "instances": [float(2**18 if answered else 2**24)]}
+        found = []
+
+        def ask():
+            try:
+                found.append(server.rest("/v1/models/m:predict", body)[0])
+            except OSError as error:
+                found.append(type(error))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        time.sleep(0.5)
+        assert server.stop(timeout_s=90) == 0
+        thread.join()
+        assert (found == [200]) == answered
+
+
 def test_sigterm_answers_what_runs_and_ends_well(own_models):
     with running("serve", "--model", f"m={own_models}/m", *PORTS, cwd=own_models, ready="/readyz") as server, Load(server) as load:
         until(lambda: len(load.answers) > 50)
         load.stopping = True
         assert server.stop() == 0
         assert {status for status, _ in load.answers} == {200}
+
+
+def test_who_is_told_that_it_is_ready_can_ask_at_once(own_models):
+    """The ports are announced when what lay there is loaded, with the models by name."""
+    words = [sys.executable, "-c", COMMAND, "serve", "--model", f"m={own_models}/m", *PORTS, "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(words, cwd=own_models, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as process:
+        said = b""
+        while not said.rstrip().endswith(b"}"):
+            said += process.stdout.readline()
+        told = json.loads(said)
+        server = Running(process, told["grpc_port"], told["rest_port"])
+        assert (told["schema_version"], told["models"], told["config"]) == (1, ["m"], None)
+        assert server.rest("/readyz")[:2] == (200, {"status": "ok"})
+        assert server.rest("/healthz")[:2] == (200, {"status": "ok"})
+        assert answer(server) == (200, {"predictions": [1.0]})
+        assert server.stop() == 0
+
+
+def test_a_server_whose_model_does_not_load_lives_and_is_not_ready(own_models):
+    (own_models / "m" / "1" / "saved_model.pb").write_bytes(b"no graph")
+    with running("serve", "--model", f"m={own_models}/m", *PORTS, cwd=own_models) as server:
+        assert server.rest("/readyz")[:2] == (503, {"status": "not ready"})
+        assert answer(server) == (404, {"error": "Servable not found for request: Latest(m)"})
+
+
+def test_a_hang_up_signal_looks_at_once(own_models, models):
+    with running("serve", "--model", f"m={own_models}/m", *PORTS[:4], "--poll", "3600", cwd=own_models, ready="/readyz") as server:
+        bring(models, own_models, 2)
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: state(server, 2) == "AVAILABLE")
+        assert answer(server) == (200, {"predictions": [2.0]})
 
 
 def test_after_a_kill_the_same_command_serves_again(own_models):
@@ -163,12 +254,45 @@ def test_after_a_kill_the_same_command_serves_again(own_models):
         assert answer(server) == (200, {"predictions": [1.0]})
 
 
-def test_a_body_that_is_too_large_is_refused(own_models):
-    with running("serve", "--model", f"m={own_models}/m", *PORTS, "--max-body-mb", "1", cwd=own_models, ready="/readyz") as server:
+def test_limits_are_told(own_models):
+    words = ("--max-body-mb", "1", "--max-rows", "3")
+    with running("serve", "--model", f"m={own_models}/m", *PORTS, *words, cwd=own_models, ready="/readyz") as server:
         status, body, _ = server.rest("/v1/models/m:predict", b'{"instances": [' + b"1," * 600_000 + b"1]}")
         assert status == 413
         assert "limit of this server" in body["error"]
+        status, body, _ = server.rest("/v1/models/m:predict", {**BODY, "instances": [1.0] * 4})
+        assert (status, body) == (400, {"error": "4 rows in one request, the limit of this server is 3"})
+        deep = b'{"signature_name": "double", "instances": ' + b"[" * 200_000
+        assert server.rest("/v1/models/m:predict", deep)[0] == 400
+        deep = b'{"signature_name": "double", "inputs": ' + b"[" * 40 + b"]" * 40 + b"}"
+        assert "nested deeper than 32" in server.rest("/v1/models/m:predict", deep)[1]["error"]
         assert answer(server)[0] == 200
+
+
+def test_random_changes_of_a_body_never_end_the_server(own_models):
+    """A valid body, changed at random: an answer or a refusal in JSON, never a fault of the server's own."""
+    chance = random.Random(7)
+    valid = [json.dumps(body).encode() for body in (
+        {"signature_name": "raw", "instances": [{"x": 1.0, "name": "a"}, {"x": 2e3, "name": {"b64": "AAE="}}]},
+        {"signature_name": "double", "inputs": [1.0, -2, 3.5]},
+        {"signature_name": "regress", "context": {"x": 1.0}, "examples": [{}, {"x": [2.5]}]},
+    )]  # fmt: skip
+    pieces = [b"[", b"]", b"{", b"}", b",", b":", b"null", b"NaN", b"1e400", b"-", b'"', b"\\ud800", b"\xff", b"\x00", b"true", b"9" * 30]
+    with running("serve", "--model", f"m={own_models}/m", *PORTS, "--batching", cwd=own_models, ready="/readyz") as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=30)
+        codes = set()
+        for _ in range(500):
+            body = bytearray(chance.choice(valid))
+            for _ in range(chance.randint(1, 4)):
+                begin = chance.randrange(len(body))
+                body[begin : begin + chance.randrange(4)] = chance.choice(pieces)
+            connection.request("POST", f"/v1/models/m:{chance.choice(('predict', 'predict', 'regress', 'classify'))}", bytes(body))
+            response = connection.getresponse()
+            assert isinstance(json.loads(response.read()), dict)
+            codes.add(response.status)
+        connection.close()
+        assert codes == {200, 400}
+        assert answer(server) == (200, {"predictions": [1.0]})
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,18 @@
 """Requests that share a call: nobody gets another's rows, one bad request fails alone."""
 
+import gc
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
 
 from components.core.errors import ConfigError
-from infra.serving.model_server.batching import Batcher, BatchingParameters, read_parameters
+from infra.serving.model_server.batching import Batcher
+from infra.serving.model_server.batching_parameters import BatchingParameters, read_parameters
 from infra.serving.model_server.faults import Code, ServingFault
+from infra.serving.model_server.metrics import Metrics
 from infra.serving.model_server.servable import Signature
 
 SIGNATURE = Signature("serving_default", "tensorflow/serving/predict", {}, {}, {})
@@ -97,10 +101,66 @@ def test_other_shapes_do_not_share_a_call(make):
     assert servable.sizes == [1, 1]
 
 
-def test_more_rows_than_a_batch_go_alone(make):
+def test_more_rows_than_a_batch_are_refused(make):
+    with pytest.raises(ServingFault, match="Task size 9 is larger than maximum input batch size 4"):
+        make(max_batch_size=4).call(Doubling(), SIGNATURE, {"x": np.ones((9, 1))})
+
+
+def test_rows_of_other_sizes_share_a_call_when_they_are_padded(make):
+    servable = Doubling(0.002)
+    batcher = make(max_batch_size=2, batch_timeout_micros=2_000_000, pad_variable_length_inputs=True, num_batch_threads=1)
+    found = together(batcher, servable, [{"x": np.array([[1.0, 2.0]])}, {"x": np.array([[3.0, 4.0, 5.0, 6.0]])}])
+    # 1 is the first value of the shorter one; it goes behind the values of each of its rows.
+    assert [answer["y"].tolist() for answer in found] == [[[2.0, 4.0, 2.0, 2.0]], [[6.0, 8.0, 10.0, 12.0]]]
+    assert servable.sizes == [2]
+
+
+def test_a_request_that_nobody_waits_for_is_not_called(make):
     servable = Doubling()
-    assert make(max_batch_size=4).call(servable, SIGNATURE, {"x": np.ones((9, 1))})["y"].shape == (9, 1)
-    assert servable.sizes == [9]
+    batcher = make(max_batch_size=64, batch_timeout_micros=300_000)
+    with pytest.raises(ServingFault, match="timeout"):
+        batcher.call(servable, SIGNATURE, {"x": np.ones((1, 1))}, timeout_s=0.01)
+    assert batcher.waiting_rows() == 0
+    time.sleep(0.4)
+    assert servable.sizes == []
+
+
+def test_an_unexpected_fault_ends_no_thread(make):
+    batcher = make(num_batch_threads=1)
+
+    class Broken:
+        def call(self, signature, inputs, outputs=()):
+            raise MemoryError
+
+    with pytest.raises(ServingFault, match="its log says why") as caught:
+        batcher.call(Broken(), SIGNATURE, {"x": np.ones((1, 1))})
+    assert caught.value.code is Code.INTERNAL
+    assert batcher.call(Doubling(), SIGNATURE, {"x": np.ones((1, 1))})["y"].tolist() == [[2.0]]
+
+
+def test_a_version_is_not_held_after_its_calls(make):
+    servable = Doubling()
+    gone = weakref.ref(servable)
+    batcher = make()
+    batcher.call(servable, SIGNATURE, {"x": np.ones((1, 1))})
+    del servable
+    deadline = time.monotonic() + 5
+    while gone() is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+        gc.collect()
+    assert gone() is None
+
+
+def test_batches_and_waits_are_counted():
+    metrics = Metrics()
+    batcher = Batcher(BatchingParameters(), metrics)
+    batcher.call(Doubling(), SIGNATURE, {"x": np.ones((3, 1))})
+    batcher.stop()
+    text = metrics.text(waiting_rows=batcher.waiting_rows())
+    assert ":tensorflow:serving:batching_session:wrapped_run_count{} 1" in text
+    assert ':tensorflow:serving:batching_session:batch_rows_sum{thread_pool_name=""} 3' in text
+    assert ':tensorflow:serving:batching_session:queuing_latency_count{thread_pool_name=""} 1' in text
+    assert ":tensorflow:serving:batching_session:queue_rows{} 0" in text
 
 
 def test_a_full_queue_refuses(make):
@@ -114,7 +174,7 @@ def test_a_full_queue_refuses(make):
 
 def test_a_deadline_that_passes_in_the_queue(make):
     batcher = make(max_batch_size=64, batch_timeout_micros=10_000_000)
-    with pytest.raises(ServingFault, match="Deadline") as caught:
+    with pytest.raises(ServingFault, match="timeout") as caught:
         batcher.call(Doubling(), SIGNATURE, {"x": np.ones((1, 1))}, timeout_s=0.05)
     assert caught.value.code is Code.DEADLINE_EXCEEDED
 
@@ -133,10 +193,11 @@ def test_what_waits_is_answered_before_the_end():
 def test_parameters_in_the_words_of_tensorflow_serving(tmp_path):
     path = tmp_path / "batching.txt"
     path.write_text(
-        "max_batch_size { value: 128 }  # rows\nbatch_timeout_micros { value: 0 }\nmax_enqueued_batches: 10\n"
+        "max_batch_size { value: 128 }  # rows\nbatch_timeout_micros { value: 0 }\nmax_enqueued_batches: { value: 10 }\n"
         "num_batch_threads { value: 8 }\nallowed_batch_sizes : 32\nallowed_batch_sizes: 128\n"
+        "pad_variable_length_inputs: true"
     )
-    assert read_parameters(path) == BatchingParameters(128, 0, 10, 8, (32, 128))
+    assert read_parameters(path) == BatchingParameters(128, 0, 10, 8, (32, 128), pad_variable_length_inputs=True)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +209,11 @@ def test_parameters_in_the_words_of_tensorflow_serving(tmp_path):
         ("max_batch_size { value: 8 }\nallowed_batch_sizes: 4", "end with max_batch_size"),
         ("allowed_batch_sizes: 64\nallowed_batch_sizes: 32", "ascend"),
         ("nonsense", "nonsense"),
+        ("max_batch_size: 8", "another form"),
+        ("max_batch_size { value: 8 } max_batch_size { value: 9 }", "twice"),
+        ("pad_variable_length_inputs: 1", "true and false"),
+        ("max_batch_size { value: 99999999999 }", "whole numbers"),
+        ("max_batch_size { value: 8", "no batching parameter"),
     ],
 )
 def test_wrong_parameters_are_refused_by_name(tmp_path, text, words):

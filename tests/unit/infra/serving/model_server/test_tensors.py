@@ -78,6 +78,16 @@ def test_answers_are_read_back_by_tensorflow(kind):
     np.testing.assert_array_equal(found, value)
 
 
+def test_every_bit_of_a_number_is_kept():
+    """A signalling NaN, a NaN with a payload, -0 and a denormal number."""
+    bits = np.array([0x7F800001, 0xFFC00123, 0x80000000, 1], np.uint32)
+    proto = tensor_pb2.TensorProto()
+    fill_proto(proto, bits.view(np.float32))
+    assert len(proto.float_val) == 4
+    again = tensor_pb2.TensorProto.FromString(proto.SerializeToString()).SerializeToString()
+    assert bits.tobytes() in again
+
+
 def test_strings_keep_their_bytes():
     value = np.array([[b"", b"\x00\xff"], [b"ab" * 40, "é".encode()]], object)
     proto = tensor_pb2.TensorProto()
