@@ -4,6 +4,9 @@ import argparse
 import re
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import sqlalchemy as sql
 
 from components.core.decisions import known_by
 from components.core.errors import ConfigError
@@ -15,6 +18,8 @@ from pipelines.ledger_access import add_signing
 from pipelines.production_access import ledger_spec
 from pipelines.promotion_plan import production_spec
 from pipelines.text_layout import write_text
+
+_LAST_PORT = 65535
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +42,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Routes until Ctrl-C or SIGTERM."""
     _check(arguments)
     spec = ledger_spec(arguments)
+    _require_ledger(spec.url)
     _, how = known_by(read_private_key(Path(spec.private_key)), PublicKeys.read(Path(spec.public_keys)))
     if how != "service":
         raise ConfigError("the router signs by a service's key: make one by `tandem keys new`, let an admin enrol it with --role service")
@@ -69,15 +75,33 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    if not re.fullmatch(r"https?://[^/\s]+", arguments.backend):
+    if not re.fullmatch(r"https?://[^/\s@?#]+/?", arguments.backend) or not _port_holds(arguments.backend):
         raise ConfigError(f"--backend {arguments.backend}: not of the form http://HOST:PORT")
-    if not re.fullmatch(r"[^/\s]+:\d{1,5}", arguments.grpc_backend):
+    if not re.fullmatch(r"[^/\s@]+:\d{1,5}", arguments.grpc_backend) or not _port_holds(f"//{arguments.grpc_backend}"):
         raise ConfigError(f"--grpc-backend {arguments.grpc_backend}: not of the form HOST:PORT")
     for name, port in (("--port", arguments.port), ("--grpc-port", arguments.grpc_port)):
-        if not 0 <= port <= 65535:
-            raise ConfigError(f"{name} {port}: no port; allowed are 1 to 65535, and 0 for a free one")
+        if not 0 <= port <= _LAST_PORT:
+            raise ConfigError(f"{name} {port}: no port; allowed are 1 to {_LAST_PORT}, and 0 for a free one")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", arguments.key_header) or arguments.key_header.lower().startswith("grpc-"):
+        raise ConfigError(f"--key-header {arguments.key_header}: no name of a header and of gRPC metadata, e.g. x-tandem-key")
+    if arguments.max_body_mb < 1:
+        raise ConfigError(f"--max-body-mb {arguments.max_body_mb}: at least 1")
     if arguments.log_share is not None and not (0 <= arguments.log_share <= 1 and arguments.log_dir):
         raise ConfigError(f"--log-share {arguments.log_share}: a share from 0 to 1, together with --log-dir")
+
+
+def _port_holds(address: str) -> bool:
+    try:
+        return urlsplit(address).port != 0
+    except ValueError:
+        return False
+
+
+def _require_ledger(url: str) -> None:
+    """A router makes no ledger: a wrong path would give an empty one, and every request would pass unrouted."""
+    parsed = sql.make_url(url)
+    if parsed.get_backend_name() == "sqlite" and not (parsed.database and Path(parsed.database).is_file()):
+        raise ConfigError(f"there is no ledger at {url}; name it with --ledger or --home, `tandem request` begins one")
 
 
 def _mirror(arguments: argparse.Namespace, entries: list[Entry]) -> None:

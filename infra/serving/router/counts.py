@@ -3,6 +3,7 @@
 import bisect
 import threading
 from collections import defaultdict
+from collections.abc import Collection
 
 from components.core.rollout import Traffic
 
@@ -16,7 +17,6 @@ class Counts:
         self._lock = threading.Lock()
         self._requests: dict[tuple[str, str, str, str], int] = defaultdict(int)
         self._latency: dict[tuple[str, str, str], list[float]] = {}
-        self.shadows_dropped = 0
 
     def add(self, model: str, version: str, role: str, *, status: str, latency_ms: float) -> None:
         """Counts one answer."""
@@ -31,8 +31,15 @@ class Counts:
         with self._lock:
             return sum(count for (name, _, kind, _), count in self._requests.items() if (name, kind) == (model, role))
 
-    def text(self, splits: list[Traffic], *, log_dropped: int) -> str:
-        """Everything, in Prometheus' text format 0.0.4."""
+    def text(self, splits: list[Traffic], *, held: Collection[str], log_dropped: int, shadows_dropped: int) -> str:
+        """Everything, in Prometheus' text format 0.0.4.
+
+        Args:
+            splits: as the ledger says.
+            held: models whose canary gets nothing, though the ledger does not say so yet.
+            log_dropped: requests that were to be logged and were not.
+            shadows_dropped: copies that were not made.
+        """
         with self._lock:
             lines = ["# TYPE tandem_router_requests_total counter"]
             lines += [
@@ -44,9 +51,11 @@ class Counts:
                 lines += _histogram(f'model="{model}",version="{version}",role="{role}"', cells)
         lines.append("# TYPE tandem_router_canary_share gauge")
         lines += [f'tandem_router_canary_share{{model="{split.model}"}} {split.share / 100:g}' for split in splits]
+        lines.append("# TYPE tandem_router_canary_held gauge")
+        lines += [f'tandem_router_canary_held{{model="{split.model}"}} {int(split.model in held)}' for split in splits]
         lines += ["# TYPE tandem_router_rolled_back gauge"]
         lines += [f'tandem_router_rolled_back{{model="{split.model}"}} {len(split.rolled_back)}' for split in splits]
-        lines += ["# TYPE tandem_router_shadows_dropped_total counter", f"tandem_router_shadows_dropped_total {self.shadows_dropped}"]
+        lines += ["# TYPE tandem_router_shadows_dropped_total counter", f"tandem_router_shadows_dropped_total {shadows_dropped}"]
         lines += ["# TYPE tandem_router_log_dropped_total counter", f"tandem_router_log_dropped_total {log_dropped}"]
         return "\n".join(lines) + "\n"
 

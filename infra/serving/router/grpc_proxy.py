@@ -1,6 +1,6 @@
 """The gRPC side of the router: bytes in, bytes out, the version pinned on the way."""
 
-import asyncio
+import dataclasses
 import time
 from typing import Any
 
@@ -24,28 +24,54 @@ _FAILED = frozenset(
     )
 )
 """Faults of the server; NOT_FOUND too, because the router, not the caller, named the version."""
-_SHADOWS_AT_ONCE = 32
 _TIMEOUT_S = 60.0
+_CHANNEL = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.enable_http_proxy", 0),
+    # gRPC's own waits grow to two minutes: a model server that is back would stay unreachable that long.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+_KEPT_BACK = ("user-agent", "grpc-", ":", "te", "content-type")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """One request: path and name of the method, message, metadata to hand on, and until when (`time.monotonic`) it is waited for."""
+
+    path: str
+    method: str
+    request: bytes
+    metadata: tuple[tuple[str, Any], ...]
+    until: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reply:
+    """What the backend said."""
+
+    status: grpc.StatusCode
+    message: bytes
+    details: str = ""
+    scores: Any = None
 
 
 class GrpcProxy(grpc.GenericRpcHandler):
     """Forwards PredictionService and ModelService; a reload of the configuration is refused, it is not a client's business."""
 
-    def __init__(self, routing: Routing, *, backend: str, max_message_bytes: int) -> None:
+    def __init__(self, routing: Routing, *, backend: str) -> None:
         self._routing = routing
-        options = [("grpc.max_receive_message_length", max_message_bytes), ("grpc.max_send_message_length", -1)]
-        self._channel = grpc.aio.insecure_channel(backend, options=options)
+        self._channel = grpc.aio.insecure_channel(backend, options=_CHANNEL)
         self._calls = {
             f"/{service}/{method}": self._channel.unary_unary(f"/{service}/{method}")
             for service, methods in ((_PREDICTION, _ROUTED), (_MODEL, ("GetModelStatus",)))
             for method in methods
         }
-        self._shadows: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """Lets the connection to the backend go."""
-        for task in self._shadows:
-            task.cancel()
         await self._channel.close()
 
     def service(self, details: Any) -> Any:
@@ -63,69 +89,72 @@ class GrpcProxy(grpc.GenericRpcHandler):
 
     async def _forward(self, path: str, request: bytes, context: Any) -> bytes:
         method = path.rpartition("/")[2]
-        try:
-            asked = wire.target(method, request)
-            key = dict(context.invocation_metadata() or ()).get(self._routing.key_header)
-            text = key.decode("latin-1") if isinstance(key, bytes) else key
-            routed = method in _ROUTED and not asked.pinned
-            route = self._routing.route(asked.name, text, request) if routed else None
-            pinned = wire.pin(method, request, int(route.version.version)) if route else request
-        except wire.Malformed as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the request is no message of {method}: {error}")
+        metadata = tuple(context.invocation_metadata() or ())
         left = context.time_remaining()
         timeout_s = left if left is not None and left < _TIMEOUT_S else _TIMEOUT_S
-        if route is None:
-            status, answer, message = await self._send(path, request, timeout_s)
-        else:
-            status, answer, message, route = await self._routed(path, route, request, pinned, timeout_s)
-            context.set_trailing_metadata(((VERSION_HEADER, route.version.version), (ROLE_HEADER, route.role)))
-        if status is not grpc.StatusCode.OK:
-            await context.abort(status, message, context.trailing_metadata() or ())
-        return answer
-
-    async def _routed(
-        self, path: str, route: Route, request: bytes, pinned: bytes, timeout_s: float
-    ) -> tuple[grpc.StatusCode, bytes, str, Route]:
-        method = path.rpartition("/")[2]
-        shadow = route.to_shadow()
-        if shadow is not None and method != "GetModelMetadata":
-            self._start_shadow(path, shadow, request, timeout_s)
-        status, answer, message = await self._ask(path, route, request, pinned, timeout_s)
-        second = route.to_champion() if status in _FAILED else None
-        if second is not None:
-            route = second
-            pinned = wire.pin(method, request, int(route.version.version))
-            status, answer, message = await self._ask(path, route, request, pinned, timeout_s)
-        return status, answer, message, route
-
-    async def _ask(self, path: str, route: Route, request: bytes, pinned: bytes, timeout_s: float) -> tuple[grpc.StatusCode, bytes, str]:
-        method = path.rpartition("/")[2]
-        began = time.perf_counter()
-        status, answer, message = await self._send(path, pinned, timeout_s)
-        scores = None
-        if status is grpc.StatusCode.OK and method == "Predict" and self._routing.looks_at(route):
-            scores = _scores(answer)
-        latency_ms = 1000 * (time.perf_counter() - began)
-        self._routing.saw(route, Answered("grpc", method, status.name, status in _FAILED, latency_ms, request, scores))
-        return status, answer, message
-
-    def _start_shadow(self, path: str, route: Route, request: bytes, timeout_s: float) -> None:
-        if len(self._shadows) >= _SHADOWS_AT_ONCE:
-            self._routing.counts.shadows_dropped += 1
-            return
-        task = asyncio.create_task(self._shadow(path, route, request, timeout_s))
-        self._shadows.add(task)
-        task.add_done_callback(self._shadows.discard)
-
-    async def _shadow(self, path: str, route: Route, request: bytes, timeout_s: float) -> None:
-        pinned = wire.pin(path.rpartition("/")[2], request, int(route.version.version))
-        await self._ask(path, route, request, pinned, timeout_s)
-
-    async def _send(self, path: str, request: bytes, timeout_s: float) -> tuple[grpc.StatusCode, bytes, str]:
+        call = _Call(path, method, request, _handed_on(metadata), time.monotonic() + timeout_s)
         try:
-            return grpc.StatusCode.OK, await self._calls[path](request, timeout=timeout_s), ""
+            asked = wire.target(method, request)
+        except wire.Malformed as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the request is no message of {method}: {error}")
+        routed = method in _ROUTED and not asked.pinned
+        route = self._routing.route(asked.name, _key(metadata, self._routing.key_header), request) if routed else None
+        if route is None:
+            reply = await self._send(call, request)
+        else:
+            reply, route = await self._routed(call, route)
+            context.set_trailing_metadata(((VERSION_HEADER, route.version.version), (ROLE_HEADER, route.role)))
+        if reply.status is not grpc.StatusCode.OK:
+            await context.abort(reply.status, reply.details, context.trailing_metadata() or ())
+        return reply.message
+
+    async def _routed(self, call: _Call, route: Route) -> tuple[_Reply, Route]:
+        reply = await self._ask(call, route)
+        second = route.to_champion() if reply.status in _FAILED else None
+        if second is not None:
+            # The canary's fault is not the caller's: it is counted, and the champion answers.
+            route = second
+            reply = await self._ask(call, route)
+        shadow = route.to_shadow() if call.method != "GetModelMetadata" else None
+        if shadow is not None and self._routing.shadows.has_room(len(call.request)):
+            copy = dataclasses.replace(call, until=time.monotonic() + _TIMEOUT_S)
+            self._routing.shadows.start(self._shadow(copy, shadow, reply.scores), len(call.request))
+        return reply, route
+
+    async def _ask(self, call: _Call, route: Route) -> _Reply:
+        pinned = wire.pin(call.method, call.request, int(route.version.version))
+        began = time.perf_counter()
+        reply = await self._send(call, pinned)
+        latency_ms = 1000 * (time.perf_counter() - began)
+        if reply.status is grpc.StatusCode.OK and call.method == "Predict" and self._routing.looks_at(route):
+            reply = dataclasses.replace(reply, scores=_scores(reply.message))
+        failed, judged = reply.status in _FAILED, call.method != "GetModelMetadata"
+        self._routing.saw(
+            route, Answered("grpc", call.method, reply.status.name, failed, latency_ms, call.request, reply.scores, judged=judged)
+        )
+        return reply
+
+    async def _shadow(self, call: _Call, route: Route, champion_scores: Any) -> None:
+        reply = await self._ask(call, route)
+        self._routing.conductor.compared(route.split.model, reply.scores, champion_scores)
+
+    async def _send(self, call: _Call, request: bytes) -> _Reply:
+        try:
+            answer = await self._calls[call.path](request, timeout=max(0.0, call.until - time.monotonic()), metadata=call.metadata)
+            return _Reply(grpc.StatusCode.OK, answer)
         except grpc.aio.AioRpcError as error:
-            return error.code(), b"", error.details() or ""
+            return _Reply(error.code(), b"", error.details() or "")
+
+
+def _handed_on(metadata: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, value) for name, value in metadata if not name.startswith(_KEPT_BACK))
+
+
+def _key(metadata: tuple[tuple[str, Any], ...], name: str) -> bytes | None:
+    for found, value in metadata:
+        if found == name:
+            return value if isinstance(value, bytes) else str(value).encode()
+    return None
 
 
 def _scores(answer: bytes) -> Any:

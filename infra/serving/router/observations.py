@@ -15,6 +15,8 @@ from components.core.rollout import Guards
 _KEPT = 20_000
 """Observations that a window holds at most: at high rates it covers less time, never more memory."""
 _SCORES_A_REQUEST = 64
+_SCORES_COMPARED = 10_000
+"""Newest scores of a version that a distance is taken over: the critical value there is 0.028, and judging takes milliseconds."""
 _CRITICAL = 1.95
 """Of the two-sample Kolmogorov-Smirnov test at a level of 0.1 %: 1.95 * sqrt((n + m) / (n * m)) (Smirnov 1948)."""
 
@@ -98,15 +100,30 @@ def complaint(canary: Sequence[Observation], champion: Sequence[Observation], gu
 
 
 def _shift(canary: Sequence[Observation], champion: Sequence[Observation], guards: Guards, where: str) -> str:
-    ours = [score for seen in canary for score in seen.scores]
-    theirs = [score for seen in champion for score in seen.scores]
-    if min(len(ours), len(theirs)) < guards.min_requests:
+    # Requests, not scores: the rows of one request are one caller's, and a single large one is no distribution.
+    if min(sum(bool(seen.scores) for seen in side) for side in (canary, champion)) < guards.min_requests:
         return ""
+    ours, theirs = _newest_scores(canary), _newest_scores(champion)
     distance = ks_distance(ours, theirs)
     critical = _CRITICAL * math.sqrt((len(ours) + len(theirs)) / (len(ours) * len(theirs)))
     if distance > max(guards.max_score_shift, critical):
         return f"score shift: Kolmogorov-Smirnov distance {distance:.3f} to the champion, limit {guards.max_score_shift:g}, {where}"
     return ""
+
+
+def score_distance(canary: Sequence[Observation], champion: Sequence[Observation]) -> float | None:
+    """Kolmogorov-Smirnov distance of the newest scores of two windows; None where one has none."""
+    ours, theirs = _newest_scores(canary), _newest_scores(champion)
+    return round(ks_distance(ours, theirs), 4) if ours and theirs else None
+
+
+def _newest_scores(seen: Sequence[Observation]) -> list[float]:
+    scores: list[float] = []
+    for observation in reversed(seen):
+        scores.extend(observation.scores)
+        if len(scores) >= _SCORES_COMPARED:
+            return scores[:_SCORES_COMPARED]
+    return scores
 
 
 def ks_distance(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -133,3 +150,44 @@ def summary(seen: Sequence[Observation]) -> dict[str, float | int | None]:
         "p50_ms": round(percentile(seen, 50), 3),
         "p99_ms": round(percentile(seen, 99), 3),
     }
+
+
+class Comparison:
+    """How far the scores of two versions lie apart on the same requests.
+
+    A row's label is the class of its largest score; where there is one class alone, whether its score is at least 0.5.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows = self._values = self._agreed = 0
+        self._difference = 0.0
+
+    def add(self, canary: Any, champion: Any) -> None:
+        """Takes the scores, float[N, C], of one request; other shapes and scores that are not finite are left to the guards."""
+        if canary is None or champion is None or canary.shape != champion.shape or not canary.size:
+            return
+        if not (np.isfinite(canary).all() and np.isfinite(champion).all()):
+            return
+        difference = float(np.abs(canary.astype(np.float64) - champion).sum())
+        agreed = int((_labels(canary) == _labels(champion)).sum())
+        with self._lock:
+            self._rows += len(canary)
+            self._values += canary.size
+            self._difference += difference
+            self._agreed += agreed
+
+    def summary(self) -> dict[str, float | int] | None:
+        """Rows, mean absolute difference and share of equal labels; None where nothing was compared."""
+        with self._lock:
+            if not self._rows:
+                return None
+            return {
+                "rows": self._rows,
+                "mean_absolute_difference": self._difference / self._values,
+                "label_agreement": self._agreed / self._rows,
+            }
+
+
+def _labels(scores: Any) -> Any:  # int64[N]
+    return scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] >= 0.5).astype(np.int64)

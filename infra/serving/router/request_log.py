@@ -19,6 +19,8 @@ LOG = logging.getLogger("tandem.route")
 ROWS_A_FILE = 1000
 SECONDS_A_FILE = 60.0
 _MAX_WAITING = 20_000
+_MAX_WAITING_BYTES = 128 * 1024 * 1024
+_BYTES_A_FILE = 16 * 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +69,7 @@ class RequestLog:
         self._rows, self._seconds = rows_a_file, seconds_a_file
         self._random = random.Random()  # noqa: S311 - a sample, no secret
         self._waiting: list[LoggedRequest] = []
+        self._waiting_bytes = 0
         self._changed = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="request-log", daemon=True)
@@ -79,12 +82,16 @@ class RequestLog:
     def add(self, request: LoggedRequest) -> None:
         """Takes one; returns at once."""
         with self._changed:
-            if len(self._waiting) >= _MAX_WAITING:
+            if len(self._waiting) >= _MAX_WAITING or self._waiting_bytes + len(request.request) > _MAX_WAITING_BYTES:
                 self.dropped += 1
                 return
             self._waiting.append(request)
-            if len(self._waiting) >= self._rows:
+            self._waiting_bytes += len(request.request)
+            if self._is_full():
                 self._changed.notify()
+
+    def _is_full(self) -> bool:
+        return len(self._waiting) >= self._rows or self._waiting_bytes >= _BYTES_A_FILE
 
     def stop(self) -> None:
         """Writes what waits and ends."""
@@ -96,9 +103,9 @@ class RequestLog:
     def _run(self) -> None:
         while True:
             with self._changed:
-                if not self._stopping and len(self._waiting) < self._rows:
+                if not self._stopping and not self._is_full():
                     self._changed.wait(self._seconds)
-                taken, self._waiting = self._waiting, []
+                taken, self._waiting, self._waiting_bytes = self._waiting, [], 0
                 stopping = self._stopping
             try:
                 for model in sorted({request.model for request in taken}):

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import math
 import time
 from typing import Any
 
@@ -14,6 +13,7 @@ from infra.serving.router.conductor import Conductor
 from infra.serving.router.counts import Counts
 from infra.serving.router.observations import observed
 from infra.serving.router.request_log import LoggedRequest, RequestLog, key_digest
+from infra.serving.router.shadows import Shadows
 
 KEY_HEADER = "x-tandem-key"
 VERSION_HEADER = "x-tandem-version"
@@ -29,12 +29,14 @@ class Route:
         version: that serves it.
         role: `champion` or `canary`.
         key: of the request.
+        logged: whether it is in the sample of the request log.
     """
 
     split: Traffic
     version: ServedVersion
     role: str
     key: bytes
+    logged: bool = False
 
     def to_champion(self) -> "Route | None":
         """The same request for the champion; None where it is the champion's, or there is none."""
@@ -47,7 +49,7 @@ class Route:
         """A copy for the canary in shadow mode; None where nothing is shadowed."""
         canary = self.split.canary
         shadowed = canary is not None and self.split.share == 0 and self.split.rule.shadow and self.role == "champion"
-        return dataclasses.replace(self, version=canary, role="shadow") if shadowed and canary is not None else None
+        return dataclasses.replace(self, version=canary, role="shadow", logged=False) if shadowed and canary is not None else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Answered:
         latency_ms: milliseconds.
         request: as it came.
         scores: of the answer, float[N, C], where it was looked at.
+        judged: the guards look at it; what asks about a model and not the model is only counted.
     """
 
     protocol: str
@@ -71,48 +74,57 @@ class Answered:
     latency_ms: float
     request: bytes
     scores: Any = None
+    judged: bool = True
 
 
 class Routing:
-    """Chooses and takes note."""
+    """Chooses and takes note.
+
+    Attributes:
+        conductor: knows the splits.
+        counts: of everything that was answered.
+        shadows: the copies that run now.
+        key_header: header or metadata key that carries the request key, lower case.
+    """
 
     def __init__(self, conductor: Conductor, *, log: RequestLog | None, log_share: float | None, key_header: str = KEY_HEADER) -> None:
         self.conductor, self.counts = conductor, Counts()
         self.key_header = key_header.lower()
+        self.shadows = Shadows()
         self._log, self._log_share = log, log_share
 
-    def route(self, model: str, key: str | None, content: bytes) -> Route | None:
+    def route(self, model: str, key: bytes | None, content: bytes) -> Route | None:
         """Who serves a request; None for a model that the ledger does not know: it passes as it is.
 
         Args:
             model: that it asks.
-            key: what the caller sent as request key; the digest of the content where it sent none, so that equal requests stay together.
+            key: what the caller sent as request key; where it sent none, or an empty one, the digest of the content: equal requests stay
+                together.
             content: body or message.
         """
         split = self.conductor.split(model)
         if split is None or split.champion is None:
             return None
-        chosen = key.encode() if key is not None else hashlib.sha256(content).digest()
+        chosen = key or hashlib.sha256(content).digest()
         version = split.version_for(chosen)
         if version is None:
             return None
         role = "canary" if split.canary is not None and version.version == split.canary.version else "champion"
-        return Route(split, version, role, chosen)
+        share = split.rule.log_share if self._log_share is None else self._log_share
+        return Route(split, version, role, chosen, logged=self._log is not None and self._log.wants(share))
 
     def looks_at(self, route: Route) -> bool:
-        """Whether the scores of this answer are needed: a rollout goes on, or requests are logged."""
-        return self.conductor.watches(route.split.model) or (self._log is not None and self._share(route) > 0)
-
-    def _share(self, route: Route) -> float:
-        return route.split.rule.log_share if self._log_share is None else self._log_share
+        """Whether the scores of this answer are needed: a rollout goes on, or this request is logged."""
+        return route.logged or self.conductor.watches(route.split.model)
 
     def saw(self, route: Route, answered: Answered) -> None:
         """Counts, shows the guards and logs one answer."""
         model, version = route.split.model, route.version.version
         self.counts.add(model, version, route.role, status=answered.status, latency_ms=answered.latency_ms)
-        seen = observed(time.monotonic(), failed=answered.failed, latency_ms=answered.latency_ms, scores=answered.scores)
-        self.conductor.saw(model, route.version, seen)
-        if self._log is not None and route.role != "shadow" and self._log.wants(self._share(route)):
+        if answered.judged and self.conductor.watches(model):
+            seen = observed(time.monotonic(), failed=answered.failed, latency_ms=answered.latency_ms, scores=answered.scores)
+            self.conductor.saw(model, route.version, seen)
+        if self._log is not None and route.logged and answered.judged:
             self._log.add(
                 LoggedRequest(
                     at=time.time_ns() // 1000,
@@ -135,16 +147,18 @@ def _listed(scores: Any) -> list[list[float]]:
 
 
 def json_scores(body: bytes) -> Any:
-    """`scores` of a REST answer, float64[N, C]; None when it holds none."""
+    """`scores` of a REST answer, float64[N, C], null as NaN; None when it holds none."""
     try:
         content = json.loads(body)
         rows = content.get("predictions")
         if rows is None:
             columns = content["outputs"]
             rows = columns["scores"] if isinstance(columns, dict) else columns
-        else:
-            rows = [row["scores"] if isinstance(row, dict) else row for row in rows]
-        array = np.asarray([[math.nan if value is None else value for value in np.atleast_1d(row)] for row in rows], np.float64)
-    except (ValueError, TypeError, KeyError, AttributeError):
+        elif rows and isinstance(rows[0], dict):
+            rows = [row["scores"] for row in rows]
+        array = np.asarray(rows, np.float64)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None  # an answer of another kind: there is nothing to look at
+    if array.ndim == 1:
+        array = array.reshape(-1, 1)
     return array if array.ndim == 2 else None

@@ -12,9 +12,9 @@ from typing import Any
 
 from components.core.errors import EnvironmentFault
 from components.core.ledger import Entry
-from components.core.production_ledger import ProductionLedger
 from components.core.promotion import LedgerSpec
 from infra.serving.router.conductor import Conductor
+from infra.serving.router.ledger_follower import LedgerFollower
 from infra.serving.router.request_log import RequestLog
 from infra.serving.router.routing import KEY_HEADER, Routing
 
@@ -65,7 +65,7 @@ def route(options: RouterOptions, announce: Callable[[int, int], None], on_chang
         EnvironmentFault: a port cannot be listened on.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    conductor = Conductor(ProductionLedger(options.ledger), on_change=on_change)
+    conductor = Conductor(LedgerFollower(options.ledger), on_change=on_change)
     conductor.start()
     log = RequestLog(options.log_folder) if options.log_folder is not None else None
     try:
@@ -83,7 +83,7 @@ async def _route(options: RouterOptions, routing: Routing, announce: Callable[[i
     from infra.serving.router.grpc_proxy import GrpcProxy
     from infra.serving.router.rest_proxy import RestProxy
 
-    proxy = GrpcProxy(routing, backend=options.grpc_backend, max_message_bytes=options.max_body_bytes)
+    proxy = GrpcProxy(routing, backend=options.grpc_backend)
     limits = [("grpc.max_receive_message_length", options.max_body_bytes), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
     server = grpc.aio.server(handlers=[proxy], options=limits)
     try:
@@ -102,14 +102,15 @@ async def _route(options: RouterOptions, routing: Routing, announce: Callable[[i
         raise EnvironmentFault(
             f"port {options.port} on {options.host} cannot be used ({error.strerror}); choose another one with --port"
         ) from error
-    await server.start()
-    announce(grpc_port, int(runner.addresses[0][1]))
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
+    await server.start()
+    announce(grpc_port, int(runner.addresses[0][1]))
     await told.wait()
     about.draining = True
     LOG.info("ending: no new requests, running ones get %g s", options.drain_s)
+    routing.shadows.close()
     await asyncio.gather(server.stop(options.drain_s), runner.cleanup())
     await proxy.close()
 
@@ -141,13 +142,18 @@ class _About:
     async def _answer(self, path: str) -> tuple[int, str, str] | None:
         conductor = self._routing.conductor
         if path == METRICS_PATH:
-            dropped = self._log.dropped if self._log is not None else 0
-            return 200, self._routing.counts.text(conductor.splits(), log_dropped=dropped), "text/plain"
+            dropped = {"log_dropped": self._log.dropped if self._log is not None else 0, "shadows_dropped": self._routing.shadows.dropped}
+            return 200, self._routing.counts.text(conductor.splits(), held=conductor.held(), **dropped), "text/plain"
         if path == "/tandem/rollout":
-            return 200, json.dumps(conductor.report()), "application/json"
+            # In a thread: percentiles over whole windows take milliseconds that requests must not wait for.
+            return 200, json.dumps(await asyncio.to_thread(conductor.report)), "application/json"
         if path == "/healthz":
-            return 200, json.dumps({"status": "ok", "ledger": conductor.problem or "holds"}), "application/json"
+            told = {"status": "ok", "ledger": conductor.problem or "holds", "held": conductor.held()}
+            return 200, json.dumps(told), "application/json"
         if path == "/readyz":
-            ready = not self.draining and await self._rest.backend_ready()
-            return (200 if ready else 503), json.dumps({"status": "ok" if ready else "not ready"}), "application/json"
+            if self.draining:
+                return 503, json.dumps({"status": "not ready: it ends"}), "application/json"
+            if not await self._rest.backend_ready():
+                return 503, json.dumps({"status": "not ready: the model server does not answer"}), "application/json"
+            return 200, json.dumps({"status": "ok"}), "application/json"
         return None

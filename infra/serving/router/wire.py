@@ -5,13 +5,19 @@ first, so a version is pinned by appending a second `model_spec` that holds noth
 """
 
 import dataclasses
+import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SPEC_NAME, _SPEC_VERSION, _SPEC_LABEL = 1, 2, 4
 _SCORES = b"scores"
+_DTYPE, _SHAPE, _CONTENT = 1, 2, 4
+_TYPES: dict[int, tuple[int, np.dtype[Any]]] = {1: (5, np.dtype("<f4")), 2: (6, np.dtype("<f8"))}
+"""Of a TensorProto: DT_FLOAT and DT_DOUBLE -> number of the field that holds their values one by one, and their bytes."""
+_REPEATED = 1_000_000
 SPEC_FIELDS = {"Predict": 1, "Classify": 1, "Regress": 1, "GetModelMetadata": 1, "GetModelStatus": 1}
 """Method -> number of the field `model_spec` of its request; MultiInference has one in each task instead."""
 _TASKS, _TASK_SPEC = 1, 1
@@ -92,7 +98,8 @@ def target(method: str, data: bytes) -> Target:
         for number, kind, begin, end in fields(spec):
             if number == _SPEC_NAME and kind == _BYTES:
                 name = spec[begin:end].decode("utf-8", "replace")
-            pinned = pinned or (number in (_SPEC_VERSION, _SPEC_LABEL) and end > begin)
+            # An empty one counts: version 0 and the label "" are encoded so, and a server takes them at their word.
+            pinned = pinned or (number in (_SPEC_VERSION, _SPEC_LABEL) and kind == _BYTES)
     return Target(name, pinned)
 
 
@@ -127,8 +134,8 @@ def pin(method: str, data: bytes, version: int) -> bytes:
     return b"".join(parts)
 
 
-def scores(data: bytes) -> np.ndarray | None:  # float32[N, C]
-    """`scores` of a PredictResponse, float32[N, C]; None when it has none.
+def scores(data: bytes) -> np.ndarray | None:  # float32[N, C] or float64[N, C]
+    """`scores` of a PredictResponse, float32[N, C], or float64 where the model gives that; None when it has none of these types.
 
     Raises:
         Malformed: no message.
@@ -140,19 +147,27 @@ def scores(data: bytes) -> np.ndarray | None:  # float32[N, C]
     return None
 
 
-def _floats(tensor: bytes) -> np.ndarray:  # float32[N, C]
+def _floats(tensor: bytes) -> np.ndarray | None:  # float[N, C]
     dims: list[int] = []
-    content = b""
-    values: list[np.ndarray] = []
+    kind_of_value, content = 0, b""
+    values: dict[int, list[bytes]] = {number: [] for number, _ in _TYPES.values()}
     for number, kind, begin, end in fields(tensor):
-        if number == 2 and kind == _BYTES:
+        if number == _DTYPE and kind == _VARINT:
+            kind_of_value, _ = _varint(tensor, begin)
+        elif number == _SHAPE and kind == _BYTES:
             dims = [_dim(dim) for dim in _messages(tensor[begin:end], 2)]
-        elif number == 4 and kind == _BYTES:
+        elif number == _CONTENT and kind == _BYTES:
             content = tensor[begin:end]
-        elif number == 5 and kind in (_BYTES, _FIXED32):
-            values.append(np.frombuffer(tensor[begin:end], "<f4"))
-    flat = np.frombuffer(content, "<f4") if content else np.concatenate(values) if values else np.zeros(0, "<f4")
-    if dims and int(np.prod(dims)) == flat.size and flat.size:
+        elif number in values and kind != _VARINT:
+            values[number].append(tensor[begin:end])
+    if kind_of_value not in _TYPES:
+        return None
+    field, dtype = _TYPES[kind_of_value]
+    flat = np.frombuffer(content or b"".join(values[field]), dtype)
+    if flat.size == 1:
+        # One value may stand for a whole tensor.
+        flat = np.repeat(flat, max(1, min(math.prod(dims), _REPEATED)))
+    if dims and math.prod(dims) == flat.size and flat.size:
         return flat.reshape(dims[0], -1)
     return flat.reshape(-1, 1)
 

@@ -1,11 +1,13 @@
 """The guards on hand-made windows; the distance against SciPy's."""
 
+import time
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from components.core.rollout import Guards
-from infra.serving.router.observations import Observation, Window, complaint, ks_distance, observed, summary
+from infra.serving.router.observations import Comparison, Observation, Window, complaint, ks_distance, observed, score_distance, summary
 
 GUARDS = Guards(window_s=60, min_requests=50, max_error_share=0.02, max_p99_ms=40, max_p99_ratio=3, max_score_shift=0.25)
 
@@ -90,3 +92,39 @@ def test_figures_of_a_window():
     found = summary([Observation(0, number == 0, float(number)) for number in range(101)])
     assert (found["requests"], found["p50_ms"], found["p99_ms"]) == (101, 50.0, 99.0)
     assert found["error_share"] == pytest.approx(1 / 101)
+
+
+def test_one_large_request_is_no_distribution():
+    """64 rows of one caller are one request: the champion has fewer than 50."""
+    ours = [Observation(0.0, False, 5, (1.0,)) for _ in range(100)]
+    theirs = [Observation(0.0, False, 5, (0.0,) * 64) for _ in range(49)]
+    assert complaint(ours, theirs, GUARDS) == ""
+    assert complaint(ours, [*theirs, theirs[0]], GUARDS).startswith("score shift: Kolmogorov-Smirnov distance 1.000")
+
+
+def test_the_newest_scores_are_compared():
+    old = [Observation(0.0, False, 5, (0.0,) * 64) for _ in range(500)]
+    new = [Observation(1.0, False, 5, (1.0,) * 64) for _ in range(157)]
+    assert score_distance([*old, *new], new) == 0.0
+    assert score_distance([*new, *old], new) == 1.0
+    assert score_distance([], new) is None
+
+
+def test_judging_full_windows_takes_milliseconds():
+    chance = np.random.default_rng(1)
+    full = [observed(0.0, failed=False, latency_ms=5, scores=chance.random((32, 2))) for _ in range(20_000)]
+    began = time.process_time()
+    assert complaint(full, full, GUARDS) == ""
+    assert time.process_time() - began < 0.2
+
+
+def test_comparison():
+    compared = Comparison()
+    assert compared.summary() is None
+    compared.add(np.array([[0.4, 0.6], [0.9, 0.1]], np.float32), np.array([[0.6, 0.4], [0.9, 0.1]]))
+    compared.add(np.array([[np.nan, 0.6]]), np.array([[0.6, 0.4]]))
+    compared.add(np.array([[0.6]]), np.array([[0.6, 0.4]]))
+    assert compared.summary() == {"rows": 2, "mean_absolute_difference": pytest.approx(0.1), "label_agreement": 0.5}
+    binary = Comparison()
+    binary.add(np.array([[0.4], [0.6], [0.5]]), np.array([[0.6], [0.7], [0.9]]))
+    assert binary.summary()["label_agreement"] == pytest.approx(2 / 3)

@@ -1,10 +1,12 @@
 """The request log: what goes in comes out, whole files only."""
 
+import dataclasses
 import time
 
 import pytest
 
 from components.core.errors import StoreError
+from infra.serving.router import request_log
 from infra.serving.router.request_log import LoggedRequest, RequestLog, key_digest, read_log
 
 
@@ -44,6 +46,15 @@ def test_a_full_disk_or_a_wrong_folder_drops_and_counts(tmp_path):
     log.add(logged(1))
     log.stop()
     assert log.dropped == 1
+
+
+def test_waiting_requests_are_bounded_in_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(request_log, "_MAX_WAITING_BYTES", 100)
+    monkeypatch.setattr(RequestLog, "_run", lambda self: None)
+    log = RequestLog(tmp_path)
+    for number in range(3):
+        log.add(dataclasses.replace(logged(number), request=bytes(40)))
+    assert (len(log._waiting), log.dropped) == (2, 1)
 
 
 def test_the_sample(tmp_path):

@@ -89,6 +89,50 @@ def test_scores_of_an_answer(typed):
     np.testing.assert_array_equal(wire.scores(response.SerializeToString()), expected)
 
 
+@pytest.mark.parametrize("typed", [True, False])
+def test_scores_of_double_precision(typed):
+    """Their bytes read as floats would be other numbers, NaN among them, and roll a good candidate back."""
+    response = predict_pb2.PredictResponse()
+    tensor = response.outputs["scores"]
+    tensor.dtype = 2
+    expected = np.array([[0.25, 0.75], [1e-300, -1.0]])
+    for size in expected.shape:
+        tensor.tensor_shape.dim.add(size=size)
+    if typed:
+        tensor.double_val.extend(expected.ravel().tolist())
+    else:
+        tensor.tensor_content = expected.tobytes()
+    found = wire.scores(response.SerializeToString())
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_one_value_for_a_whole_tensor():
+    response = predict_pb2.PredictResponse()
+    tensor = response.outputs["scores"]
+    tensor.dtype = 1
+    for size in (3, 2):
+        tensor.tensor_shape.dim.add(size=size)
+    tensor.float_val.append(0.5)
+    np.testing.assert_array_equal(wire.scores(response.SerializeToString()), np.full((3, 2), 0.5, np.float32))
+
+
+@pytest.mark.parametrize("value", [tf.constant(["a"]), tf.constant([1], tf.int64), tf.constant([0.5], tf.bfloat16)])
+def test_scores_of_other_types_are_not_read(value):
+    response = predict_pb2.PredictResponse()
+    response.outputs["scores"].CopyFrom(tf.make_tensor_proto(value))
+    assert wire.scores(response.SerializeToString()) is None
+
+
+def test_version_zero_and_an_empty_label_are_pins():
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "m"
+    request.model_spec.version.value = 0
+    assert wire.target("Predict", request.SerializeToString()).pinned
+    request.model_spec.version_label = ""
+    assert wire.target("Predict", request.SerializeToString()).pinned
+
+
 def test_an_answer_without_scores():
     response = predict_pb2.PredictResponse()
     response.outputs["value"].CopyFrom(tf.make_tensor_proto([1.0]))
