@@ -1,13 +1,16 @@
-"""The MLflow server of one machine: loopback only, over the SQLite file of a home folder, gone when the command that started it ends."""
+"""The MLflow server of one machine, with Tandem's pages and one login: loopback only, over the SQLite file of a home folder.
+
+It is gone when the command that started it ends.
+"""
 
 import contextlib
 import dataclasses
 import http
 import http.client
-import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,7 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from urllib.parse import quote
 
 from components.core.errors import EnvironmentFault, StoreError
 
@@ -36,37 +39,26 @@ class UiServer:
         address: without a slash at the end.
         log: file with its output.
         process: the leader of its process group.
+        database: MLflow's SQLite file.
     """
 
     address: str
     log: Path
     process: subprocess.Popen[bytes]
+    database: Path
 
     def experiments(self) -> list[tuple[str, str]]:
-        """(id, name) of the experiments that are not deleted, sorted by name.
+        """(id, name) of the experiments that are not deleted, sorted by name; from the file, since the API wants a login.
 
         Raises:
-            StoreError: the server does not answer as it should.
+            StoreError: the file is no MLflow store.
         """
-        found: list[tuple[str, str]] = []
-        token = ""
-        while True:
-            page = self._ask("experiments/search", {"max_results": 1000, **({"page_token": token} if token else {})})
-            found += [(str(entry["experiment_id"]), str(entry["name"])) for entry in page.get("experiments", [])]
-            token = str(page.get("next_page_token", ""))
-            if not token:
-                return sorted(found, key=lambda entry: entry[1])
-
-    def _ask(self, path: str, question: Mapping[str, object]) -> dict[str, Any]:
-        request = urllib.request.Request(  # noqa: S310 - our own address
-            f"{self.address}/api/2.0/mlflow/{path}", json.dumps(question).encode(), {"Content-Type": "application/json"}
-        )
+        query = "SELECT experiment_id, name FROM experiments WHERE lifecycle_stage = 'active' ORDER BY name"
         try:
-            with _opener().open(request, timeout=_ANSWER_TIMEOUT_S) as answer:
-                content: dict[str, Any] = json.load(answer)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise StoreError(f"the MLflow server at {self.address} does not answer ({error}); see {self.log}") from error
-        return content
+            with contextlib.closing(sqlite3.connect(f"file:{quote(str(self.database))}?mode=ro", uri=True, timeout=10)) as store:
+                return [(str(number), str(name)) for number, name in store.execute(query)]
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.database}: cannot be read as MLflow's store: {error}; see `tandem doctor`") from error
 
     def wait(self) -> None:
         """Returns never: a server ends when it is told to, or with a fault.
@@ -79,11 +71,12 @@ class UiServer:
 
 
 @contextlib.contextmanager
-def serve_ui(home: Path, *, port: int, start_timeout_s: float = START_TIMEOUT_S) -> Iterator[UiServer]:
+def serve_ui(home: Path, environment: Mapping[str, str], *, port: int, start_timeout_s: float = START_TIMEOUT_S) -> Iterator[UiServer]:
     """Starts the server, gives it when it answers, and ends it with all its children.
 
     Args:
         home: folder with `mlflow.db` and `mlflow-artifacts`.
+        environment: what the console adds, see `ConsoleFiles.environment`.
         port: on 127.0.0.1; 0 takes a free one.
         start_timeout_s: seconds until it has to answer.
 
@@ -91,9 +84,7 @@ def serve_ui(home: Path, *, port: int, start_timeout_s: float = START_TIMEOUT_S)
         StoreError: there is no MLflow store in `home`, or the server does not start over it.
         EnvironmentFault: the port is taken or not allowed.
     """
-    database = home / DATABASE
-    if not database.is_file():
-        raise StoreError(f"{database}: no such file; `tandem run USE_CASE` makes it, or name its folder with --home")
+    require_store(home)
     port = _free_port(port)
     log = home / "ui.log"
     with log.open("wb") as output:
@@ -103,25 +94,36 @@ def serve_ui(home: Path, *, port: int, start_timeout_s: float = START_TIMEOUT_S)
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=_environment(),
+            env={**_environment(), **environment},
             cwd=home,
             start_new_session=True,
         )
     try:
-        server = UiServer(f"http://{HOST}:{port}", log, process)
+        server = UiServer(f"http://{HOST}:{port}", log, process, home / DATABASE)
         _await_answer(server, start_timeout_s)
         yield server
     finally:
         _end_group(process)
 
 
+def require_store(home: Path) -> None:
+    """Refuses a home without an MLflow store.
+
+    Raises:
+        StoreError: there is none.
+    """
+    if not (home / DATABASE).is_file():
+        raise StoreError(f"{home / DATABASE}: no such file; `tandem run USE_CASE` makes it, or name its folder with --home")
+
+
 def _command(home: Path, port: int) -> list[str]:
     artifacts = str(home / ARTIFACTS)
     return [
-        *(sys.executable, "-m", "mlflow", "server"),
+        *(sys.executable, "-m", "mlflow", "server", "--app-name", "tandem"),
         *("--backend-store-uri", f"sqlite:///{home / DATABASE}"),
         *("--default-artifact-root", artifacts),
         *("--artifacts-destination", artifacts),
+        # One process: what the console remembers of sent forms, and its lock around a decision, are of this process.
         *("--host", HOST, "--port", str(port), "--workers", "1"),
         # A page in the user's browser must not reach the server under another name (DNS rebinding).
         *("--allowed-hosts", f"{HOST}:{port},localhost:{port}"),

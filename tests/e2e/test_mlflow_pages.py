@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from infra.console.first_start import FOLDER
 from tests.e2e.desk import Answer, Desk
 
 pytestmark = [
@@ -48,9 +49,11 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    """A page, and no error of a script while it is looked at."""
-    page = browser.new_page(viewport={"width": 1600, "height": 1200})
+def page(browser: Any, address: str, credit: tuple[Desk, Answer]) -> Iterator[Any]:
+    """A page of the admin, and no error of a script while it is looked at."""
+    assert address
+    password = (credit[0].folder / ".tandem" / FOLDER / "admin-password").read_text().strip()
+    page = browser.new_page(viewport={"width": 1600, "height": 1200}, http_credentials={"username": "admin", "password": password})
     page.set_default_timeout(WAIT_MS)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))

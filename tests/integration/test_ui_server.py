@@ -1,5 +1,6 @@
-"""`tandem ui` with the real MLflow server."""
+"""`tandem ui` with the real MLflow server and its login."""
 
+import base64
 import contextlib
 import json
 import os
@@ -16,6 +17,8 @@ import pytest
 from components.core.contracts import TrackingSpec
 from components.core.errors import EnvironmentFault, StoreError
 from components.core.tracking import StageRun
+from infra.console.first_start import prepare
+from infra.console.settings import ConsoleSettings
 from infra.ui_server import serve_ui
 from pipelines.cli import main
 from pipelines.comparison import compare_link
@@ -23,6 +26,7 @@ from pipelines.mlflow_store import champion_of, experiments_of
 
 PROGRAM = "import sys; from pipelines.cli import main; sys.exit(main(sys.argv[1:]))"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+PASSWORD = "a-password-of-the-tests"
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +47,24 @@ def store(tmp_path_factory):
     return home, runs
 
 
-def ask(address, path, body=None, host=None):
+def environment(home):
+    """What the console adds to the server's environment."""
+    settings = ConsoleSettings(
+        ledger_url=f"sqlite:///{home / 'ledger.db'}",
+        public_keys=str(home / "public_keys.json"),
+        service_key="",
+        tracking_uri=f"sqlite:///{home / 'mlflow.db'}",
+        artifact_root=str(home / "mlflow-artifacts"),
+        metadata_store=str(home / "metadata.db"),
+    )
+    return prepare(home, settings, chosen_password=PASSWORD).environment
+
+
+def ask(address, path, body=None, *, host=None, password=PASSWORD):
     request = urllib.request.Request(f"{address}{path}", data=None if body is None else json.dumps(body).encode())
     request.add_header("Content-Type", "application/json")
+    if password:
+        request.add_header("Authorization", f"Basic {base64.b64encode(f'admin:{password}'.encode()).decode()}")
     if host:
         request.add_header("Host", host)
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as answer:
@@ -66,14 +85,22 @@ def members(group):
 def test_the_command_serves_the_home_and_leaves_nothing(store):
     home, runs = store
     command = [sys.executable, "-u", "-c", PROGRAM, "ui", "--home", str(home), "--port", "0", "--no-browser"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    told = {**os.environ, "TANDEM_ADMIN_PASSWORD": PASSWORD}
+    process = subprocess.Popen(command, cwd=ROOT, env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         first = process.stdout.readline()
         assert first.startswith("MLflow UI: http://127.0.0.1:")
         assert first.endswith(" (Ctrl-C ends it)\n")
         address = first.split()[2]
+        assert process.stdout.readline() == f"  decisions: {address}/tandem/\n"
         lines = [process.stdout.readline(), process.stdout.readline()]
         assert sorted(lines) == [f"  experiment Default: {address}/#/experiments/0\n", f"  experiment my case: {address}/#/experiments/1\n"]
+        assert process.stdout.readline() == "  log in as admin: its password was chosen by TANDEM_ADMIN_PASSWORD\n"
+        assert "they decide nothing: there is no service key" in process.stdout.readline()
+        for password in ("", "password1234", PASSWORD + "x"):
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                ask(address, "/tandem/", password=password)
+        assert b"Nothing waits." in ask(address, "/tandem/")
         found = json.loads(ask(address, "/api/2.0/mlflow/runs/search", {"experiment_ids": ["1"]}))
         assert {run["info"]["run_id"] for run in found["runs"]} == set(runs)
         assert ask(address, f"/get-artifact?run_uuid={runs[0]}&path=note.txt") == b"from the home"
@@ -94,7 +121,7 @@ def test_the_command_serves_the_home_and_leaves_nothing(store):
 
 def test_a_killed_server_takes_its_children_along(store):
     home, _ = store
-    with serve_ui(home, port=0) as server:
+    with serve_ui(home, environment(home), port=0) as server:
         os.kill(server.process.pid, signal.SIGKILL)
         with pytest.raises(StoreError, match=r"ended \(exit code -9\)"):
             server.wait()
@@ -110,7 +137,7 @@ def test_a_port_that_is_taken_is_one_line(store, capsys):
         assert main(["ui", "--home", str(home), "--port", str(port), "--no-browser"]) == 2
     message = capsys.readouterr().err
     assert message == f"tandem: port {port} on 127.0.0.1 cannot be used: Address already in use; choose another one with --port\n"
-    with pytest.raises(EnvironmentFault, match="allowed are 1 to 65535"), serve_ui(home, port=70000):
+    with pytest.raises(EnvironmentFault, match="allowed are 1 to 65535"), serve_ui(home, {}, port=70000):
         pass
 
 
@@ -121,8 +148,40 @@ def test_a_home_without_a_store_is_one_line(tmp_path, capsys):
 
 def test_a_store_that_mlflow_refuses_ends_at_once(tmp_path):
     (tmp_path / "mlflow.db").write_text("this is no database" * 100)
-    with pytest.raises(StoreError, match=r"did not start: .*ui\.log"), serve_ui(tmp_path, port=0, start_timeout_s=60):
+    told = environment(tmp_path)
+    with pytest.raises(StoreError, match=r"did not start: .*ui\.log"), serve_ui(tmp_path, told, port=0, start_timeout_s=60):
         pass
+
+
+def test_a_console_without_its_settings_ends_at_once(store):
+    home, _ = store
+    told = {**environment(home), "TANDEM_CONSOLE": str(home / "missing.json")}
+    with pytest.raises(StoreError, match=r"did not start: .*ui\.log"), serve_ui(home, told, port=0, start_timeout_s=60):
+        pass
+
+
+def test_a_password_that_is_too_short_is_one_line_and_leaves_nothing(store, capsys, monkeypatch, tmp_path):
+    home, _ = store
+    (tmp_path / "mlflow.db").write_bytes((home / "mlflow.db").read_bytes())
+    monkeypatch.setenv("TANDEM_ADMIN_PASSWORD", "short")
+    assert main(["ui", "--home", str(tmp_path), "--port", "0", "--no-browser"]) == 2
+    assert capsys.readouterr().err == "tandem: TANDEM_ADMIN_PASSWORD has 5 characters; MLflow asks for 12 or more\n"
+    assert not (tmp_path / "console").exists()
+
+
+def test_the_settings_name_the_shipped_models_and_their_rules(store):
+    import argparse
+
+    from pipelines.console_settings import console_settings
+
+    home, _ = store
+    given = argparse.Namespace(home=str(home), ledger=None, keys=None, service_key=None)
+    settings = console_settings(given)
+    assert settings.models["credit-risk"].use_case == "credit_risk"
+    assert settings.models["credit-risk"].rule.approvals == 1
+    assert settings.models["credit-risk"].p99_ms == 50
+    assert settings.service_key == str(home / "console" / "service-key.pem")
+    assert settings.ledger_url == f"sqlite:///{home / 'ledger.db'}"
 
 
 def test_questions_to_the_sqlite_file_fit_this_mlflow(store):

@@ -1,0 +1,1 @@
+"""The approval pages inside the MLflow server: `mlflow server --app-name tandem`."""

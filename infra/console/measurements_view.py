@@ -1,0 +1,118 @@
+"""What was measured on a candidate, laid beside its champion: rows for the tables of its page."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+
+from markupsafe import Markup
+
+from components.core.contracts import LOWER_IS_BETTER, AuditSpec
+from components.core.measurements import AuditReport, Gate, MetricValue, SliceReport
+from infra.console.plots import Mark, dot_plot, span
+
+_LIMIT_GATES = ("floor", "ceiling")
+
+
+@dataclasses.dataclass(frozen=True)
+class MetricRow:
+    """A metric on the whole eval split.
+
+    Attributes:
+        champion: None where nothing was compared.
+        lower_is_better: which way is good.
+    """
+
+    name: str
+    candidate: MetricValue
+    champion: MetricValue | None
+    limit: float | None
+    lower_is_better: bool
+    plot: Markup
+
+
+@dataclasses.dataclass(frozen=True)
+class SliceRow:
+    """A slice.
+
+    Attributes:
+        metric, value: that it is drawn by.
+        below: it is judged, and beyond its limit.
+        rank: ascending from the worst; an undefined value comes last.
+    """
+
+    part: SliceReport
+    metric: str
+    value: MetricValue
+    below: bool
+    rank: float
+    plot: Markup
+
+
+@dataclasses.dataclass(frozen=True)
+class SliceGroup:
+    """The slices of one key."""
+
+    key: str
+    rows: list[SliceRow]
+
+
+def metric_rows(audit: AuditReport) -> list[MetricRow]:
+    """Every metric with its interval, the champion's beside it, and the limit of its gate."""
+    rows = []
+    for name, candidate in audit.metrics.items():
+        champion = audit.champion_metrics.get(name)
+        limit = _limit(audit.gates, name)
+        marks = [Mark("candidate", "candidate", candidate)] + ([Mark("champion", "champion", champion)] if champion else [])
+        bounds = span((mark.value for mark in marks), [] if limit is None else [limit])
+        rows.append(
+            MetricRow(name, candidate, champion, limit, name in LOWER_IS_BETTER, dot_plot(marks, bounds, limit=limit, labelled=True))
+        )
+    return rows
+
+
+def _limit(gates: Iterable[Gate], metric: str) -> float | None:
+    names = {f"{kind}/{metric}" for kind in _LIMIT_GATES}
+    return next((gate.limit for gate in gates if gate.name in names), None)
+
+
+def slice_metric(audit: AuditReport, spec: AuditSpec | None) -> str:
+    """The metric that slices are drawn by: one with a floor for slices, else the one that candidates are compared by."""
+    wanted = [*(spec.slice_floors if spec else ()), *([spec.better_metric] if spec else ()), "auc", *audit.metrics]
+    return next((name for name in wanted if name in audit.metrics), "")
+
+
+def slice_range(audit: AuditReport, spec: AuditSpec | None) -> tuple[float, float]:
+    """The scale that all slices are drawn on. A slice of one row has no interval, and does not widen it."""
+    metric = slice_metric(audit, spec)
+    drawn = [part.metrics[metric] for part in audit.slices if metric in part.metrics and (part.judged or part.size > 1)]
+    return span(drawn, _known(spec.slice_floors.get(metric) if spec else None))
+
+
+def slice_groups(audit: AuditReport, spec: AuditSpec | None) -> list[SliceGroup]:
+    """Slices by key; within a key the judged ones first, the worst of them on top."""
+    metric, bounds = slice_metric(audit, spec), slice_range(audit, spec)
+    limit = spec.slice_floors.get(metric) if spec else None
+    groups: dict[str, list[SliceRow]] = {}
+    for part in audit.slices:
+        groups.setdefault(part.key, []).append(_slice_row(part, metric, limit, bounds=bounds))
+    for rows in groups.values():
+        rows.sort(key=lambda row: (not row.part.judged, row.rank))
+    return [SliceGroup(key, rows) for key, rows in groups.items()]
+
+
+def _slice_row(part: SliceReport, metric: str, limit: float | None, *, bounds: tuple[float, float]) -> SliceRow:
+    value = part.metrics.get(metric, MetricValue(value=None, note="not measured"))
+    sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
+    rank = math.inf if value.value is None else sign * value.value
+    below = part.judged and limit is not None and rank < sign * limit
+    plot = dot_plot([Mark("candidate", "candidate", value)], bounds, limit=limit)
+    return SliceRow(part, metric, value, below, rank, plot)
+
+
+def _known(limit: float | None) -> list[float]:
+    return [] if limit is None else [limit]
+
+
+def open_gates(gates: Sequence[Gate]) -> list[Gate]:
+    """Required gates that did not pass: what an override would be of."""
+    return [gate for gate in gates if gate.required and gate.status != "passed"]
