@@ -63,7 +63,7 @@ def model_of(arguments: argparse.Namespace) -> str:
 def follow(book: ProductionLedger, model: str, config: PipelineConfig) -> None:
     """Carries what was entered to models.config and the aliases; where that fails it says so, the ledger stands."""
     try:
-        mirror(book.entries(), model, production=production_spec(config), tracking=config.tracking)
+        mirror(book.entries, model, production=production_spec(config), tracking=config.tracking)
     except (ServingError, StoreError) as error:
         sys.stderr.write(f"tandem: entered in the ledger, but not mirrored yet: {error}\n")
 

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from components.core.errors import ServingError
 from components.core.files import write_bytes
+from components.core.placement import PRODUCTION, version_folder
 from components.core.rollout import Traffic
 
-PRODUCTION = "production"
 CONFIG_FILE = "models.config"
 AVAILABLE = "AVAILABLE"
 _ENDED = "END"
@@ -30,7 +30,9 @@ def config_path(serving_root: str) -> Path:
 def write_config(traffics: Iterable[Traffic], *, serving_root: str, base_path: str = "", available: Mapping[str, set[str]]) -> Path:
     """Writes `models.config` for everything that is in production: versions by name, labels of those that are loaded.
 
-    A server refuses a label of a version that it has not loaded, so a label comes after its version.
+    A version that was promoted and whose bytes lie there is named too, though no push was entered yet: its promotion waits until the server
+    has loaded it. So whoever writes this file meanwhile, a router or an operator's command, writes the same. A server refuses a label of a
+    version that it has not loaded, so a label comes after its version.
 
     Args:
         traffics: of every model of the ledger.
@@ -42,14 +44,24 @@ def write_config(traffics: Iterable[Traffic], *, serving_root: str, base_path: s
     base = base_path or str(path.parent)
     blocks = []
     for split in sorted(traffics, key=lambda split: split.model):
-        if not split.served:
+        versions = _held(split, serving_root)
+        if not versions:
             continue
-        versions = sorted(int(version.version) for version in split.served)
         loaded = available.get(split.model, set())
         labels = {label: version for label, version in split.labels.items() if version in loaded}
         blocks.append(_block(split.model, f"{base}/{split.model}", versions, labels))
     write_bytes(path, ("model_config_list {\n" + "".join(blocks) + "}\n").encode())
     return path
+
+
+def _held(split: Traffic, serving_root: str) -> list[int]:
+    """Numbers of the versions that the server shall hold, ascending."""
+    placed = [
+        version
+        for version in split.promoted
+        if not version.pushed and version_folder(serving_root, split.model, version.version, stage=PRODUCTION).is_dir()
+    ]
+    return sorted({int(version.version) for version in (*split.served, *placed)})
 
 
 def _block(model: str, base_path: str, versions: Iterable[int], labels: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from components.core.errors import PushError
 from components.core.files import copy_tree, sync_directory, tree_digest
 
-STAGING = "staging"
+STAGING, PRODUCTION = "staging", "production"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _VERSION = re.compile(r"[1-9][0-9]*")
 _INCOMING = ".incoming"
@@ -71,7 +71,7 @@ def place(saved_model: Path, folder: Path, *, digest: str) -> bool:
         )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _one_writer(folder.parent):
+        with one_writer(folder.parent):
             if folder.exists():
                 _require_same(folder, digest)
                 return False
@@ -79,6 +79,26 @@ def place(saved_model: Path, folder: Path, *, digest: str) -> bool:
     except OSError as error:
         raise PushError(f"cannot write {folder}: {error}; free space or correct its permissions, then run again") from error
     return True
+
+
+def withdraw(folder: Path) -> None:
+    """Takes a version away from a model server's directory, in one step.
+
+    Args:
+        folder: from `version_folder`; nothing happens where it is not there.
+
+    Raises:
+        PushError: the disk refuses.
+    """
+    try:
+        if folder.is_dir():
+            with one_writer(folder.parent):
+                leaving = folder.parent / f"{_INCOMING}-{folder.name}"
+                folder.rename(leaving)
+                sync_directory(folder.parent)
+                shutil.rmtree(leaving)
+    except OSError as error:
+        raise PushError(f"cannot remove {folder}: {error}; correct its permissions, then run again") from error
 
 
 def _require_same(folder: Path, digest: str) -> None:
@@ -110,8 +130,8 @@ def _digest(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def _one_writer(folder: Path) -> Iterator[None]:
-    """One process at a time writes below `folder`; what a killed one left is removed."""
+def one_writer(folder: Path) -> Iterator[None]:
+    """One process at a time writes in `folder`; what a killed one left is removed."""
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for left in folder.glob(f"{_INCOMING}*"):

@@ -1,14 +1,15 @@
 """Brings a production version to the model server: bytes first, then its configuration, then a question whose answer is known."""
 
+import contextlib
 from pathlib import Path
 
 from components.core.errors import GateError, ServingError
-from components.core.mirror import all_traffic, mirror_config
-from components.core.model_server import PRODUCTION, ModelServer, write_config
-from components.core.placement import place, version_folder
+from components.core.mirror import mirror_config
+from components.core.model_server import ModelServer
+from components.core.placement import PRODUCTION, place, version_folder, withdraw
 from components.core.production_ledger import ProductionLedger
 from components.core.promotion import DeploymentReport, LedgerSpec, LoadReport, ProductionSpec, PromotionReport
-from components.core.rollout import ServedVersion, Traffic
+from components.core.rollout import ServedVersion
 from components.core.served_model import EXAMPLES, SCORES, SERVING_DEFAULT
 
 TOLERANCE = 1e-6
@@ -39,20 +40,13 @@ def deploy(
     folder = version_folder(production.serving_root, subject.model, promotion.version, stage=PRODUCTION)
     place(saved_model, folder, digest=subject.model_digest)
     book = ProductionLedger(ledger)
-    splits = all_traffic(book.entries())
     server = ModelServer(production.server)
-    available = {split.model: server.available(split.model) for split in splits}
-    write_config(
-        [_with(split, promotion) for split in splits],
-        serving_root=production.serving_root,
-        base_path=production.base_path,
-        available=available,
-    )
     try:
+        mirror_config(book.entries, production)
         waited = server.await_available(subject.model, promotion.version, timeout_s=production.timeout_s)
         difference = _ask(server, promotion, load)
     except (ServingError, GateError):
-        mirror_config(splits, production)
+        _take_back(book, promotion, folder, production)
         raise
     entry = book.enter("push", ServedVersion(version=promotion.version, subject=subject), details={"server": production.server})
     return DeploymentReport(
@@ -67,12 +61,14 @@ def deploy(
     )
 
 
-def _with(split: Traffic, promotion: PromotionReport) -> Traffic:
-    """The split with the version among those that the server shall hold."""
-    if split.model != promotion.subject.model:
-        return split
-    waiting = tuple(held.model_copy(update={"pushed": True}) if held.version == promotion.version else held for held in split.promoted)
-    return split.model_copy(update={"promoted": waiting})
+def _take_back(book: ProductionLedger, promotion: PromotionReport, folder: Path, production: ProductionSpec) -> None:
+    """Lets the server forget a version that did not answer as it should; one that was pushed before stays, the ledger names it."""
+    served = book.traffic(promotion.subject.model).served
+    if promotion.version not in {version.version for version in served}:
+        withdraw(folder)
+    # A server that does not answer is told by the error that brought us here; whoever mirrors next writes the same.
+    with contextlib.suppress(ServingError):
+        mirror_config(book.entries, production)
 
 
 def _ask(server: ModelServer, promotion: PromotionReport, load: LoadReport) -> float:

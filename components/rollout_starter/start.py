@@ -37,7 +37,7 @@ def start(
             for entry in reversed(book.entries())
             if entry.statement.kind == "rollout_step" and entry.statement.subject == promotion.subject
         )
-    split = mirror(book.entries(), model, production=production, tracking=tracking)
+    split = mirror(book.entries, model, production=production, tracking=tracking)
     is_champion = split.champion is not None and split.champion.version == promotion.version
     return RolloutReport(
         name=promotion.name,

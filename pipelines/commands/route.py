@@ -111,4 +111,4 @@ def _mirror(arguments: argparse.Namespace, entries: list[Entry]) -> None:
     models = {entry.statement.subject.model for entry in entries}
     for config in known_configs(home_of(arguments)):
         if config.name in models:
-            mirror(entries, config.name, production=production_spec(config), tracking=config.tracking)
+            mirror(lambda: entries, config.name, production=production_spec(config), tracking=config.tracking)

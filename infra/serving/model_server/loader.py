@@ -86,6 +86,8 @@ class Loader:
         snapshot = self.library.snapshot().get(config.name, {})
         held = {version for version, state in snapshot.items() if state == "AVAILABLE"}
         wanted = config.wanted(_versions_in(config.base_path))
+        # A version that was taken away and comes again is tried again, though its bytes may be the same: a full disk or memory passes.
+        self._failed = {known: identity for known, identity in self._failed.items() if known[0] != config.name or known[1] in wanted}
         for version in sorted(wanted - held):
             if not self._stopping and not self._known_to_fail(config, version):
                 self._load(config, version)

@@ -1,9 +1,13 @@
 """The stages of a promotion on a real registry, ledger and model server: killed at boundaries, changed bytes, a sick model."""
 
+import concurrent.futures
+import contextlib
 import dataclasses
 import datetime
 import itertools
 import json
+import sqlite3
+import threading
 
 import pytest
 
@@ -14,7 +18,10 @@ from components.core.errors import DecisionError, GateError, RegistryError, Serv
 from components.core.evidence import read_evidence
 from components.core.files import tree_digest
 from components.core.measurements import AUDIT_FILE, AuditReport, Gate, write_measurement
+from components.core.mirror import mirror
 from components.core.model_package import Package
+from components.core.model_server import config_path
+from components.core.placement import PRODUCTION, place, version_folder, withdraw
 from components.core.production_ledger import ProductionLedger
 from components.core.promotion import LOAD_FILE, LedgerSpec, ProductionSpec
 from components.core.registry import Registry
@@ -125,6 +132,9 @@ class House:
 
     def aliases(self, name):
         return {alias: version.version for version in self.registry.versions(f"{name}-prod") for alias in version.aliases}
+
+    def placed(self, name, version):
+        return version_folder(self.production.serving_root, name, version, stage=PRODUCTION)
 
     def answer(self, path):
         body = {"signature_name": "double", "instances": [1.0]}
@@ -294,6 +304,54 @@ def test_other_bytes_at_the_model_server_take_no_traffic(house, name, tmp_path):
         push()
     assert house.kinds(name) == ["request", "approve", "promote"]
     assert house.book.traffic(name).labels == {}
+    assert not house.placed(name, "1").exists()
+    assert f'"{name}"' not in config_path(house.production.serving_root).read_text()
+
+
+def test_who_mirrors_while_the_server_loads_does_not_take_the_version_away(house, name, tmp_path):
+    """A router sees the promotion before the push is entered, and writes models.config; so may any operator's command."""
+    first = house.candidate(name, 1.0)
+    house.approve(first)
+    house.promoted(first, tmp_path / "first")
+    second = house.candidate(name, 2.0)
+    house.approve(second)
+    made, stages = house.stages(second, tmp_path / "second")
+    for stage in stages[:3]:
+        stage()
+    ended = threading.Event()
+
+    def mirror_all_the_time():
+        while not ended.is_set():
+            mirror(house.book.entries, name, production=house.production, tracking=house.tracking)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        mirroring = pool.submit(mirror_all_the_time)
+        try:
+            stages[3]()
+        finally:
+            ended.set()
+        mirroring.result()
+    assert made["deployment"].version == "2"
+    assert house.kinds(name)[-1] == "push"
+    assert house.answer(f"{name}/versions/2") == 2.0
+
+
+def test_a_version_that_was_placed_is_named_by_every_mirror_until_it_is_withdrawn(house, name, tmp_path):
+    reference = house.candidate(name)
+    house.approve(reference)
+    made, stages = house.stages(reference, tmp_path)
+    for stage in stages[:3]:
+        stage()
+    named = f'"{name}"'
+    config = config_path(house.production.serving_root)
+    mirror(house.book.entries, name, production=house.production, tracking=house.tracking)
+    assert named not in config.read_text()
+    place(tmp_path / "model", house.placed(name, "1"), digest=made["clearance"].subject.model_digest)
+    mirror(house.book.entries, name, production=house.production, tracking=house.tracking)
+    assert named in config.read_text()
+    withdraw(house.placed(name, "1"))
+    mirror(house.book.entries, name, production=house.production, tracking=house.tracking)
+    assert named not in config.read_text()
 
 
 def test_a_server_that_is_not_there_is_told_and_nothing_is_entered(house, name, tmp_path):
@@ -314,9 +372,6 @@ def test_a_server_that_is_not_there_is_told_and_nothing_is_entered(house, name, 
 
 
 def test_nothing_is_promoted_on_a_changed_ledger(house, name, tmp_path):
-    import contextlib
-    import sqlite3
-
     reference = house.candidate(name)
     house.approve(reference)
     _, (gate, *_) = house.stages(reference, tmp_path)
