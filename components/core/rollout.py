@@ -23,7 +23,9 @@ _BUCKETS = 10_000
 
 
 class Guards(Contract):
-    """`[rollout.guards]`: what a candidate may do, over the last `window_s` seconds of its traffic. Beyond any limit it is rolled back.
+    """`[rollout.guards]`: what a candidate may do, over the last `window_s` seconds of its traffic.
+
+    Beyond any limit, and so far that chance does not explain it, it is rolled back.
 
     Attributes:
         window_s: seconds that are looked at.

@@ -1,4 +1,9 @@
-"""What was seen of the two versions of a rollout, in a sliding window, and whether a guard complains."""
+"""What was seen of the two versions of a rollout, in a sliding window, and whether a guard complains.
+
+A guard looks twice a second at a sample, so a figure beyond its limit is no reason yet: a healthy canary's would be, sooner or later. It
+complains where the figure is beyond the limit and chance does not explain that: at the limit itself it would be seen in one look of a
+thousand at most. What is far beyond a limit shows with the first `min_requests`; what is barely beyond it needs more.
+"""
 
 import collections
 import dataclasses
@@ -16,9 +21,9 @@ _KEPT = 20_000
 """Observations that a window holds at most: at high rates it covers less time, never more memory."""
 _SCORES_A_REQUEST = 64
 _SCORES_COMPARED = 10_000
-"""Newest scores of a version that a distance is taken over: the critical value there is 0.028, and judging takes milliseconds."""
-_CRITICAL = 1.95
-"""Of the two-sample Kolmogorov-Smirnov test at a level of 0.1 %: 1.95 * sqrt((n + m) / (n * m)) (Smirnov 1948)."""
+"""Newest scores of a version that a distance is taken over: judging takes milliseconds."""
+_LEVEL = 0.001
+"""Chance, at the limit itself, to see what is taken for more than chance."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,36 +84,76 @@ def observed(at: float, *, failed: bool, latency_ms: float, scores: Any = None) 
     return Observation(at, failed, latency_ms, tuple(map(float, column)), not bool(np.isfinite(scores).all()))
 
 
-def complaint(canary: Sequence[Observation], champion: Sequence[Observation], guards: Guards) -> str:
-    """What a guard says of the canary, one line with value, limit and window; empty when all hold."""
+def complaint(canary: Sequence[Observation], champion: Sequence[Observation], guards: Guards, *, same_requests: bool = False) -> str:
+    """What a guard says of the canary, one line with value, limit and window; empty when all hold.
+
+    Args:
+        canary, champion: what was seen of each.
+        guards: the limits.
+        same_requests: both answered the same ones, so that no chance lies in who got which.
+    """
     if any(seen.not_finite for seen in canary):
         return f"nan: a score of the canary is not finite, in {len(canary)} requests of the last {guards.window_s:g} s"
     if len(canary) < guards.min_requests:
         return ""
     where = f"over {len(canary)} requests of the last {guards.window_s:g} s"
-    share = sum(seen.failed for seen in canary) / len(canary)
-    if share > guards.max_error_share:
+    failed = sum(seen.failed for seen in canary)
+    share = failed / len(canary)
+    if share > guards.max_error_share and chance_of(failed, len(canary), guards.max_error_share) < _LEVEL:
         return f"errors: {share:.2%} of the canary's answers are errors, limit {guards.max_error_share:.2%}, {where}"
     p99 = percentile(canary, 99)
-    if guards.max_p99_ms is not None and p99 > guards.max_p99_ms:
+    if guards.max_p99_ms is not None and _is_slower(canary, guards.max_p99_ms):
         return f"p99: {p99:.1f} ms, limit {guards.max_p99_ms:g} ms, {where}"
     if guards.max_p99_ratio is not None and len(champion) >= guards.min_requests:
-        ratio = p99 / max(percentile(champion, 99), 1e-9)
-        if ratio > guards.max_p99_ratio:
-            return f"p99: {ratio:.2f} times the champion's, limit {guards.max_p99_ratio:g}, {where}"
-    return _shift(canary, champion, guards, where)
+        theirs = max(percentile(champion, 99), 1e-9)
+        if _is_slower(canary, theirs * guards.max_p99_ratio):
+            return f"p99: {p99 / theirs:.2f} times the champion's, limit {guards.max_p99_ratio:g}, {where}"
+    return _shift(canary, champion, guards, where=where, same_requests=same_requests)
 
 
-def _shift(canary: Sequence[Observation], champion: Sequence[Observation], guards: Guards, where: str) -> str:
+def _is_slower(canary: Sequence[Observation], limit_ms: float) -> bool:
+    """Whether more than 1 % of the requests take longer: that is what a p99 beyond the limit says."""
+    slow = sum(seen.latency_ms > limit_ms for seen in canary)
+    return percentile(canary, 99) > limit_ms and chance_of(slow, len(canary), 0.01) < _LEVEL
+
+
+def chance_of(count: int, of: int, share: float) -> float:
+    """Probability of at least `count` hits in `of` independent trials that each hit with probability `share`: the binomial's upper tail.
+
+    Args:
+        count: 0 to `of`.
+        of: trials.
+        share: 0 to 1, 1 excluded.
+    """
+    if share <= 0:
+        return float(count == 0)
+    logs = (
+        math.lgamma(of + 1) - math.lgamma(hits + 1) - math.lgamma(of - hits + 1) + hits * math.log(share) + (of - hits) * math.log1p(-share)
+        for hits in range(count, of + 1)
+    )
+    return min(1.0, math.fsum(map(math.exp, logs)))
+
+
+def _shift(canary: Sequence[Observation], champion: Sequence[Observation], guards: Guards, *, where: str, same_requests: bool) -> str:
     # Requests, not scores: the rows of one request are one caller's, and a single large one is no distribution.
-    if min(sum(bool(seen.scores) for seen in side) for side in (canary, champion)) < guards.min_requests:
+    asked, compared = (sum(bool(seen.scores) for seen in side) for side in (canary, champion))
+    if min(asked, compared) < guards.min_requests:
         return ""
-    ours, theirs = _newest_scores(canary), _newest_scores(champion)
-    distance = ks_distance(ours, theirs)
-    critical = _CRITICAL * math.sqrt((len(ours) + len(theirs)) / (len(ours) * len(theirs)))
-    if distance > max(guards.max_score_shift, critical):
+    distance = ks_distance(_newest_scores(canary), _newest_scores(champion))
+    if distance - (0.0 if same_requests else chance_distance(asked, compared)) > guards.max_score_shift:
         return f"score shift: Kolmogorov-Smirnov distance {distance:.3f} to the champion, limit {guards.max_score_shift:g}, {where}"
     return ""
+
+
+def chance_distance(first: int, second: int) -> float:
+    """How far a Kolmogorov-Smirnov distance of two samples lies above the true one by chance at most, at the level of 0.1 %.
+
+    sqrt(ln(2 / level) / 2) * sqrt((n + m) / (n * m)): Smirnov's asymptotic distribution, its first term.
+
+    Args:
+        first, second: sizes of the samples.
+    """
+    return math.sqrt(math.log(2 / _LEVEL) / 2 * (first + second) / (first * second))
 
 
 def score_distance(canary: Sequence[Observation], champion: Sequence[Observation]) -> float | None:

@@ -7,7 +7,18 @@ import pytest
 from scipy import stats
 
 from components.core.rollout import Guards
-from infra.serving.router.observations import Comparison, Observation, Window, complaint, ks_distance, observed, score_distance, summary
+from infra.serving.router.observations import (
+    Comparison,
+    Observation,
+    Window,
+    chance_distance,
+    chance_of,
+    complaint,
+    ks_distance,
+    observed,
+    score_distance,
+    summary,
+)
 
 GUARDS = Guards(window_s=60, min_requests=50, max_error_share=0.02, max_p99_ms=40, max_p99_ratio=3, max_score_shift=0.25)
 
@@ -25,20 +36,45 @@ def test_too_few_requests_are_not_judged():
 
 
 def test_errors_beyond_the_share():
-    assert complaint(seen(100, failed=2), [], GUARDS) == ""
-    assert complaint(seen(100, failed=3), [], GUARDS).startswith(
-        "errors: 3.00% of the canary's answers are errors, limit 2.00%, over 100 req"
+    """At a limit of 2 %, 8 of 100 have a chance of 0.0009 and 7 of 0.0041 (binomial)."""
+    assert complaint(seen(100, failed=7), [], GUARDS) == ""
+    assert complaint(seen(100, failed=8), [], GUARDS).startswith(
+        "errors: 8.00% of the canary's answers are errors, limit 2.00%, over 100 req"
     )
+    assert complaint(seen(10_000, failed=250), [], GUARDS).startswith("errors: 2.50%")
+    assert complaint(seen(100, failed=1), [], GUARDS.model_copy(update={"max_error_share": 0.0})).startswith("errors: 1.00%")
+
+
+def with_slow(slow, latency_ms):
+    """Of 100 requests: 10 ms, but some."""
+    return [*seen(100 - slow), *seen(slow, latency_ms=latency_ms)]
 
 
 def test_latency_beyond_the_limit():
+    """At p99, 6 slow ones of 100 have a chance of 0.0005 and 5 of 0.0034 (binomial with 1 %)."""
     assert complaint(seen(100, latency_ms=41), [], GUARDS).startswith("p99: 41.0 ms, limit 40 ms")
+    assert complaint(with_slow(6, 41), [], GUARDS).startswith("p99: 41.0 ms, limit 40 ms")
+    assert complaint(with_slow(5, 41), [], GUARDS) == ""
+    assert complaint(with_slow(6, 40), [], GUARDS) == ""
 
 
 def test_latency_beyond_the_champions():
     assert complaint(seen(100, latency_ms=30), seen(100, latency_ms=10), GUARDS) == ""
     assert complaint(seen(100, latency_ms=31), seen(100, latency_ms=10), GUARDS).startswith("p99: 3.10 times the champion's, limit 3")
+    assert complaint(with_slow(5, 31), seen(100, latency_ms=10), GUARDS) == ""
+    assert complaint(with_slow(6, 31), seen(100, latency_ms=10), GUARDS).startswith("p99: 3.10 times")
     assert complaint(seen(100, latency_ms=31), seen(49, latency_ms=10), GUARDS) == ""
+
+
+@pytest.mark.parametrize(("count", "of", "share"), [(0, 50, 0.01), (5, 50, 0.01), (50, 50, 0.3), (260, 20_000, 0.01), (1, 1, 0.999)])
+def test_the_chance_is_scipys(count, of, share):
+    assert chance_of(count, of, share) == pytest.approx(stats.binom.sf(count - 1, of, share), rel=1e-8)
+
+
+def test_the_distance_by_chance_is_scipys():
+    for first, second in ((50, 50), (50, 1200), (5000, 7000)):
+        scaled = chance_distance(first, second) * np.sqrt(first * second / (first + second))
+        assert stats.kstwobign.sf(scaled) == pytest.approx(0.001, rel=1e-6)
 
 
 def test_one_score_that_is_not_finite_is_enough():
@@ -57,12 +93,28 @@ def test_a_shift_of_the_scores():
     assert said.startswith(f"score shift: Kolmogorov-Smirnov distance {distance:.3f} to the champion, limit 0.25")
 
 
+def scored(count, step=0):
+    """Scores 0 to 1, evenly; `step` of them moved above all others: the distance to the unmoved ones is step / count."""
+    return [Observation(0.0, False, 5, ((2.0 if number < step else number / count),)) for number in range(count)]
+
+
 def test_a_distance_that_chance_explains_is_no_shift():
-    """With 50 against 50 scores the critical value is 1.95 * sqrt(100 / 2500) = 0.39: a distance of 0.3 says nothing."""
-    ours = [Observation(0.0, False, 5, (float(score),)) for score in range(50)]
-    theirs = [Observation(0.0, False, 5, (float(score + 15),)) for score in range(50)]
-    assert ks_distance([one.scores[0] for one in ours], [one.scores[0] for one in theirs]) == pytest.approx(0.3)
-    assert complaint(ours, theirs, GUARDS) == ""
+    """With 50 against 1,200 scores chance adds 1.9495 * sqrt(1250 / 60000) = 0.281: below 0.531 a distance may be one of 0.25 or less."""
+    champion = scored(1200)
+    assert ks_distance([one.scores[0] for one in scored(50, 26)], [one.scores[0] for one in champion]) == pytest.approx(0.52, abs=0.001)
+    assert complaint(scored(50, 26), champion, GUARDS) == ""
+    assert complaint(scored(50, 27), champion, GUARDS).startswith("score shift: Kolmogorov-Smirnov distance 0.540")
+
+
+def test_a_canary_as_far_from_the_champion_as_allowed_is_left_alone():
+    """400 looks at fresh samples whose true distance is the limit: at a level of 0.1 % three complaints would be many."""
+    chance = np.random.default_rng(11)
+    champion = [Observation(0.0, False, 5, (float(score),)) for score in chance.uniform(0, 1, 1000)]
+    complaints = 0
+    for _ in range(400):
+        scores = chance.uniform(0.25, 1.25, 60)
+        complaints += bool(complaint([Observation(0.0, False, 5, (float(score),)) for score in scores], champion, GUARDS))
+    assert complaints <= 2
 
 
 @pytest.mark.parametrize("seed", range(5))
