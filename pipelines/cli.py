@@ -33,6 +33,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("keys", "make a signing key, and keep the list of public keys"),
     ("ledger", "show who decided what, and export it"),
     ("verify", "check that a ledger holds, from its export and the public keys"),
+    ("demo", "show the whole cycle on this machine, from training to rollback"),
     ("doctor", "check this machine, the environment and the stores"),
 )
 """Name and purpose; the module is pipelines.commands.<name> with `add_arguments(parser)` and `execute(arguments) -> exit code`."""

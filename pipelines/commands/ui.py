@@ -1,19 +1,16 @@
 """`tandem ui`: the MLflow UI and the approval pages over the runs of a home folder, under one login, until Ctrl-C."""
 
 import argparse
-import contextlib
 import os
-import signal
 import sys
 import webbrowser
-from collections.abc import Iterator
-from typing import Any
 
 from infra.console.first_start import ADMIN, PASSWORD_VARIABLE, ConsoleFiles, prepare
 from infra.ui_server import UiServer, require_store, serve_ui
 from pipelines.commands.shared_arguments import add_home, home_of
 from pipelines.config import experiment_link
 from pipelines.console_settings import add_service_key, console_settings, service_key_path
+from pipelines.interruption import ended_in_order
 from pipelines.ledger_access import add_keys, add_ledger
 from pipelines.text_layout import write_text
 
@@ -38,7 +35,7 @@ def execute(arguments: argparse.Namespace) -> int:
     require_store(home)
     files = prepare(home, console_settings(arguments), chosen_password=os.environ.get(PASSWORD_VARIABLE, ""))
     try:
-        with _ended_in_order(), serve_ui(home, files.environment, port=arguments.port) as server:
+        with ended_in_order(), serve_ui(home, files.environment, port=arguments.port) as server:
             _announce(server, files, arguments)
             if not arguments.no_browser and _has_desktop():
                 webbrowser.open(server.address)
@@ -62,19 +59,3 @@ def _announce(server: UiServer, files: ConsoleFiles, arguments: argparse.Namespa
 def _has_desktop() -> bool:
     """Whether a browser would open beside this terminal, not inside it."""
     return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-
-
-@contextlib.contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the server as Ctrl-C does."""
-
-    def interrupt(signum: int, frame: Any) -> None:
-        del signum, frame
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
