@@ -28,8 +28,8 @@ class Guards(Contract):
     Beyond any limit, and so far that chance does not explain it, it is rolled back.
 
     Attributes:
-        window_s: seconds that are looked at.
-        min_requests: of the candidate in the window before a share, a latency or a distribution is judged; NaN is judged at once.
+        window_s: seconds that are looked at; the newest `min_requests` where fewer came in that time.
+        min_requests: of the candidate before a share, a latency or a distribution is judged; NaN is judged at once.
         max_error_share: of its requests that the server answered with an error of its own, 0 to 1.
         max_p99_ms: p99 latency in milliseconds; None = not judged.
         max_p99_ratio: p99 latency over the champion's; None = not judged.
@@ -50,7 +50,7 @@ class RolloutRule(Contract):
     Attributes:
         steps: percent of the keys that the candidate serves, ascending, the last 100.
         step_s: seconds that a step lasts at least.
-        step_requests: requests that the candidate answered in a step at least.
+        step_requests: requests that the candidate answered in a step at least; not fewer than the guards want to judge.
         shadow: before the first step the candidate gets copies of requests, and its answers are only compared.
         log_share: of the requests that are logged for skew checks, 0 to 1.
         guards: see Guards.
@@ -58,7 +58,7 @@ class RolloutRule(Contract):
 
     steps: tuple[int, ...] = (5, 20, 100)
     step_s: float = Field(default=3600.0, ge=0)
-    step_requests: int = Field(default=200, ge=0)
+    step_requests: int = Field(default=200, ge=1)
     shadow: bool = False
     log_share: float = Field(default=0.0, ge=0, le=1)
     guards: Guards = Guards()
@@ -68,6 +68,11 @@ class RolloutRule(Contract):
         ascending = all(low < high for low, high in itertools.pairwise(self.steps))
         if not self.steps or self.steps[-1] != 100 or self.steps[0] < 1 or not ascending:
             raise ValueError("steps are whole percents that ascend to 100, e.g. [5, 20, 100]")
+        if self.step_requests < self.guards.min_requests:
+            raise ValueError(
+                f"step_requests ({self.step_requests}) is below guards.min_requests ({self.guards.min_requests}): "
+                "a step would go on before anything was judged; raise the one or lower the other"
+            )
         return self
 
     def next_share(self, share: int) -> int | None:
@@ -166,6 +171,11 @@ def traffic(entries: Iterable[Entry], model: str) -> Traffic:
             changed = state.model_copy(update={"odd": (*state.odd, odd)})
         state = changed
     return state
+
+
+def rollback_reason(split: Traffic, subject: Subject) -> str:
+    """Why the version made from this candidate was rolled back; empty where it was not, or serves again."""
+    return next((split.rolled_back[held.version] for held in reversed(split.stopped) if held.subject == subject), "")
 
 
 def _promoted(state: Traffic, entry: Entry, version: str) -> Traffic | str:

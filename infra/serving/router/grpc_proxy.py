@@ -39,13 +39,17 @@ _KEPT_BACK = ("user-agent", "grpc-", ":", "te", "content-type")
 
 @dataclasses.dataclass(frozen=True)
 class _Call:
-    """One request: path and name of the method, message, metadata to hand on, and until when (`time.monotonic`) it is waited for."""
+    """One request: path and name of the method, message, metadata to hand on, and until when (`time.monotonic`) it is waited for.
+
+    `callers_deadline` says that the caller wants it no later.
+    """
 
     path: str
     method: str
     request: bytes
     metadata: tuple[tuple[str, Any], ...]
     until: float
+    callers_deadline: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +59,6 @@ class _Reply:
     status: grpc.StatusCode
     message: bytes
     details: str = ""
-    scores: Any = None
 
 
 class GrpcProxy(grpc.GenericRpcHandler):
@@ -91,8 +94,9 @@ class GrpcProxy(grpc.GenericRpcHandler):
         method = path.rpartition("/")[2]
         metadata = tuple(context.invocation_metadata() or ())
         left = context.time_remaining()
-        timeout_s = left if left is not None and left < _TIMEOUT_S else _TIMEOUT_S
-        call = _Call(path, method, request, _handed_on(metadata), time.monotonic() + timeout_s)
+        callers = left is not None and left < _TIMEOUT_S
+        timeout_s = left if left is not None and callers else _TIMEOUT_S
+        call = _Call(path, method, request, _handed_on(metadata), time.monotonic() + timeout_s, callers)
         try:
             asked = wire.target(method, request)
         except wire.Malformed as error:
@@ -109,34 +113,38 @@ class GrpcProxy(grpc.GenericRpcHandler):
         return reply.message
 
     async def _routed(self, call: _Call, route: Route) -> tuple[_Reply, Route]:
-        reply = await self._ask(call, route)
-        second = route.to_champion() if reply.status in _FAILED else None
-        if second is not None:
-            # The canary's fault is not the caller's: it is counted, and the champion answers.
-            route = second
-            reply = await self._ask(call, route)
-        shadow = route.to_shadow() if call.method != "GetModelMetadata" else None
+        reply, answered = await self._ask(call, route)
+        second = route.to_champion() if answered.doubtful else None
+        if second is None:
+            self._routing.saw(route, answered)
+        else:
+            # The canary's fault is not the caller's: the champion answers.
+            reply, champion = await self._ask(call, second)
+            self._routing.saw_both(route, answered, second, champion)
+            route, answered = second, champion
+        shadow = route.to_shadow() if answered.judged and not answered.doubtful else None
         if shadow is not None and self._routing.shadows.has_room(len(call.request)):
-            copy = dataclasses.replace(call, until=time.monotonic() + _TIMEOUT_S)
-            self._routing.shadows.start(self._shadow(copy, shadow, reply.scores), len(call.request))
+            copy = dataclasses.replace(call, until=time.monotonic() + _TIMEOUT_S, callers_deadline=False)
+            self._routing.shadows.start(self._shadow(copy, shadow, answered.scores), len(call.request))
         return reply, route
 
-    async def _ask(self, call: _Call, route: Route) -> _Reply:
+    async def _ask(self, call: _Call, route: Route) -> tuple[_Reply, Answered]:
+        """The reply, and what is to be taken note of."""
         pinned = wire.pin(call.method, call.request, int(route.version.version))
         began = time.perf_counter()
         reply = await self._send(call, pinned)
         latency_ms = 1000 * (time.perf_counter() - began)
-        if reply.status is grpc.StatusCode.OK and call.method == "Predict" and self._routing.looks_at(route):
-            reply = dataclasses.replace(reply, scores=_scores(reply.message))
-        failed, judged = reply.status in _FAILED, call.method != "GetModelMetadata"
-        self._routing.saw(
-            route, Answered("grpc", call.method, reply.status.name, failed, latency_ms, call.request, reply.scores, judged=judged)
-        )
-        return reply
+        looked_at = reply.status is grpc.StatusCode.OK and call.method == "Predict" and self._routing.looks_at(route)
+        scores = _scores(reply.message) if looked_at else None
+        # A caller who waits too short has its own fault; a version that is slow shows in the latencies.
+        impatient = call.callers_deadline and reply.status is grpc.StatusCode.DEADLINE_EXCEEDED
+        failed, judged = reply.status in _FAILED and not impatient, call.method != "GetModelMetadata"
+        return reply, Answered("grpc", call.method, reply.status.name, failed, latency_ms, call.request, scores, judged=judged)
 
     async def _shadow(self, call: _Call, route: Route, champion_scores: Any) -> None:
-        reply = await self._ask(call, route)
-        self._routing.conductor.compared(route.split.model, reply.scores, champion_scores)
+        _, answered = await self._ask(call, route)
+        self._routing.saw(route, answered)
+        self._routing.conductor.compared(route.split.model, answered.scores, champion_scores)
 
     async def _send(self, call: _Call, request: bytes) -> _Reply:
         try:

@@ -60,11 +60,14 @@ class Window:
             self._seen.append(observation)
             self.total += 1
 
-    def last(self, seconds: float) -> list[Observation]:
-        """Those of the last seconds, the oldest first."""
+    def last(self, seconds: float, *, at_least: int = 0) -> list[Observation]:
+        """Those of the last seconds, the oldest first; where these are few, the newest `at_least`.
+
+        So a canary with little traffic is judged too.
+        """
         since = self._clock() - seconds
         with self._lock:
-            while self._seen and self._seen[0].at < since:
+            while len(self._seen) > at_least and self._seen[0].at < since:
                 self._seen.popleft()
             return list(self._seen)
 
@@ -93,10 +96,10 @@ def complaint(canary: Sequence[Observation], champion: Sequence[Observation], gu
         same_requests: both answered the same ones, so that no chance lies in who got which.
     """
     if any(seen.not_finite for seen in canary):
-        return f"nan: a score of the canary is not finite, in {len(canary)} requests of the last {guards.window_s:g} s"
+        return f"nan: a score of the canary is not finite, in its newest {len(canary)} requests"
     if len(canary) < guards.min_requests:
         return ""
-    where = f"over {len(canary)} requests of the last {guards.window_s:g} s"
+    where = f"over its newest {len(canary)} requests"
     failed = sum(seen.failed for seen in canary)
     share = failed / len(canary)
     if share > guards.max_error_share and chance_of(failed, len(canary), guards.max_error_share) < _LEVEL:

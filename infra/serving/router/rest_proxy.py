@@ -86,21 +86,24 @@ class RestProxy:
             return web.json_response({"error": f"the model server does not answer: {type(error).__name__}"}, status=503)
 
     async def _routed(self, route: Route, verb: str, headers: CIMultiDict[str], body: bytes) -> web.Response:
-        answer, failed, scores = await self._ask(route, verb, headers, body)
-        second = route.to_champion() if failed else None
-        if second is not None:
-            # The canary's fault is not the caller's: it is counted, and the champion answers.
-            route = second
-            answer, failed, scores = await self._ask(route, verb, headers, body)
-        shadow = route.to_shadow()
+        answer, answered = await self._ask(route, verb, headers, body)
+        second = route.to_champion() if answered.doubtful else None
+        if second is None:
+            self._routing.saw(route, answered)
+        else:
+            # The canary's fault is not the caller's: the champion answers.
+            answer, champion = await self._ask(second, verb, headers, body)
+            self._routing.saw_both(route, answered, second, champion)
+            route, answered = second, champion
+        shadow = route.to_shadow() if not answered.doubtful else None
         if shadow is not None and self._routing.shadows.has_room(len(body)):
-            self._routing.shadows.start(self._shadow(shadow, verb, headers, body, champion_scores=scores), len(body))
+            self._routing.shadows.start(self._shadow(shadow, verb, headers, body, champion_scores=answered.scores), len(body))
         status, content, told = answer
         told[VERSION_HEADER], told[ROLE_HEADER] = route.version.version, route.role
         return web.Response(body=content, status=status, headers=told)
 
-    async def _ask(self, route: Route, verb: str, headers: CIMultiDict[str], body: bytes) -> tuple[_Answer, bool, Any]:
-        """The answer, whether it is a fault of the server, and its scores where they are looked at."""
+    async def _ask(self, route: Route, verb: str, headers: CIMultiDict[str], body: bytes) -> tuple[_Answer, Answered]:
+        """The answer, and what is to be taken note of."""
         path = f"/v1/models/{quote(route.split.model)}/versions/{route.version.version}:{verb}"
         began = time.perf_counter()
         try:
@@ -116,12 +119,12 @@ class RestProxy:
         # A version that the server does not hold is the server's fault: the caller named none.
         failed = status >= 500 or status in (404, 429)
         scores = json_scores(answer[1]) if status == 200 and self._routing.looks_at(route) else None
-        self._routing.saw(route, Answered("rest", verb, str(status), failed, latency_ms, body, scores))
-        return answer, failed, scores
+        return answer, Answered("rest", verb, str(status), failed, latency_ms, body, scores)
 
     async def _shadow(self, route: Route, verb: str, headers: CIMultiDict[str], body: bytes, *, champion_scores: Any) -> None:
-        _, _, scores = await self._ask(route, verb, headers, body)
-        self._routing.conductor.compared(route.split.model, scores, champion_scores)
+        _, answered = await self._ask(route, verb, headers, body)
+        self._routing.saw(route, answered)
+        self._routing.conductor.compared(route.split.model, answered.scores, champion_scores)
 
     async def _send(self, method: str, path: str, headers: CIMultiDict[str], body: bytes, **more: Any) -> _Answer:
         client: Any = self._client

@@ -76,6 +76,11 @@ class Answered:
     scores: Any = None
     judged: bool = True
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether it may be the version's fault or the request's: the server failed, or a score is not finite."""
+        return self.failed or (self.scores is not None and not bool(np.isfinite(self.scores).all()))
+
 
 class Routing:
     """Chooses and takes note.
@@ -116,6 +121,20 @@ class Routing:
     def looks_at(self, route: Route) -> bool:
         """Whether the scores of this answer are needed: a rollout goes on, or this request is logged."""
         return route.logged or self.conductor.watches(route.split.model)
+
+    def saw_both(self, route: Route, answered: Answered, champions: Route, champion: Answered) -> None:
+        """Takes note of a canary's doubtful answer, and of what the champion said to the same request.
+
+        Where the champion does no better, the request or the whole server is at fault: it does not count against the canary.
+
+        Args:
+            route: to the canary.
+            answered: its answer.
+            champions: the same to the champion.
+            champion: its answer.
+        """
+        self.saw(route, dataclasses.replace(answered, judged=answered.judged and not champion.doubtful))
+        self.saw(champions, champion)
 
     def saw(self, route: Route, answered: Answered) -> None:
         """Counts, shows the guards and logs one answer."""

@@ -61,11 +61,17 @@ class WatchedRollout:
         """Asks the guards; whether one complains that did not before."""
         if self.held:
             return False
-        guards = self.split.rule.guards
-        self.held = complaint(self._canary.last(guards.window_s), self._champion.last(guards.window_s), guards)
+        seen = self._seen()
+        self.held = complaint(seen["canary"], seen["champion"], self.split.rule.guards)
         if self.held:
             self.served = _without_canary(self.split)
         return bool(self.held)
+
+    def _seen(self) -> dict[str, list[Observation]]:
+        """What the guards look at, by role."""
+        guards = self.split.rule.guards
+        windows = {"canary": self._canary, "champion": self._champion}
+        return {role: window.last(guards.window_s, at_least=guards.min_requests) for role, window in windows.items()}
 
     def is_due(self, now: datetime.datetime) -> bool:
         """Whether the step lasted and answered what its rule asks for."""
@@ -77,7 +83,7 @@ class WatchedRollout:
     def report(self) -> dict[str, Any]:
         """What was seen, and what the next step waits for, as JSON."""
         rule = self.split.rule
-        seen = {"canary": self._canary.last(rule.guards.window_s), "champion": self._champion.last(rule.guards.window_s)}
+        seen = self._seen()
         return {
             "step_requests": self.requests,
             "window": {role: summary(observations) for role, observations in seen.items()},

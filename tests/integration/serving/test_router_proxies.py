@@ -266,6 +266,42 @@ def test_the_champion_serves_when_a_guard_complains_and_the_ledger_does_not_hold
         assert router.rest("/tandem/rollout")[1]["models"][MODEL]["held"].startswith("nan: ")
 
 
+@pytest.mark.parametrize("behaviour", [{"status": 500}, {"scores": [[float("nan"), 0.4]]}])
+@pytest.mark.parametrize("protocol", ["rest", "grpc"])
+def test_what_the_champion_cannot_answer_either_rolls_nothing_back(place, protocol, behaviour):
+    """A server in trouble, or requests that no model has an answer to."""
+    place.begin("1", 100)
+    place.begin("2", 50, RolloutRule(steps=(50, 100), step_s=86_400, guards=FAST))
+    place.backend.behaviour["1"] = place.backend.behaviour["2"] = behaviour
+    with place.router() as router, grpc.insecure_channel(f"127.0.0.1:{router.grpc_port}") as channel:
+        call = channel.unary_unary(PREDICT_RPC)
+        for number in range(80):
+            if protocol == "rest":
+                ask(router, f"user-{number}")
+            else:
+                with contextlib.suppress(grpc.RpcError):
+                    call(MESSAGE, metadata=(("x-tandem-key", f"user-{number}"),))
+        time.sleep(1.5)
+        assert router.rest("/healthz")[1]["held"] == {}
+        assert place.split().canary is not None
+        assert place.backend.versions(protocol).count("2") > 20
+
+
+def test_callers_who_wait_too_short_roll_nothing_back(place):
+    place.begin("1", 100)
+    place.begin("2", 50, RolloutRule(steps=(50, 100), step_s=86_400, guards=FAST))
+    place.backend.behaviour["1"] = place.backend.behaviour["2"] = {"delay_s": 0.1}
+    with place.router() as router, grpc.insecure_channel(f"127.0.0.1:{router.grpc_port}") as channel:
+        call = channel.unary_unary(PREDICT_RPC)
+        for number in range(60):
+            with pytest.raises(grpc.RpcError) as caught:
+                call(MESSAGE, metadata=(("x-tandem-key", f"user-{number}"),), timeout=0.03)
+            assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        time.sleep(1.5)
+        assert router.rest("/healthz")[1]["held"] == {}
+        assert place.split().canary is not None
+
+
 @pytest.mark.parametrize("protocol", ["rest", "grpc"])
 def test_shadow_answers_are_compared_and_reach_nobody(place, protocol):
     place.begin("1", 100)

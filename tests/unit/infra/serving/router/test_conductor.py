@@ -15,7 +15,7 @@ from infra.serving.router.observations import Observation
 from tests.unit.infra.serving.router.rollout_ledger import MODEL, RolloutLedger, version
 
 GUARDS = Guards(window_s=60, min_requests=20, max_error_share=0.1)
-RULE = RolloutRule(steps=(50, 80, 100), step_s=86_400, step_requests=10, guards=GUARDS)
+RULE = RolloutRule(steps=(50, 80, 100), step_s=86_400, step_requests=20, guards=GUARDS)
 
 
 def until(condition, timeout_s=10.0):
@@ -113,7 +113,7 @@ def test_the_next_step_is_told(ledger, conductor):
     see(conductor, 4)
     report = conductor.report()["models"][MODEL]
     assert report["since"] == ledger.book.traffic(MODEL).since
-    assert (report["next_step"]["share"], report["next_step"]["requests_lacking"]) == (80, 6)
+    assert (report["next_step"]["share"], report["next_step"]["requests_lacking"]) == (80, 16)
     begun, not_before = (datetime.datetime.fromisoformat(moment) for moment in (report["since"], report["next_step"]["not_before"]))
     assert not_before - begun == datetime.timedelta(days=1)
     assert report["window"]["canary"]["requests"] == 4
@@ -126,14 +126,14 @@ def test_steps_follow_one_another_to_the_end(tmp_path):
     conductor = Conductor(LedgerFollower(ledger.spec), on_change=lambda entries: None, poll_s=0.05)
     conductor.start()
     try:
-        see(conductor, 9)
+        see(conductor, 19)
         time.sleep(0.3)
         assert conductor.split(MODEL).share == 50
         see(conductor, 1)
         until(lambda: conductor.split(MODEL).share == 80)
         time.sleep(0.3)
         assert conductor.split(MODEL).share == 80
-        see(conductor, 10)
+        see(conductor, 20)
         until(lambda: conductor.split(MODEL).labels == {"champion": "2", "previous": "1"})
         assert ledger.kinds().count("rollout_step") == 4
     finally:

@@ -39,7 +39,7 @@ def test_errors_beyond_the_share():
     """At a limit of 2 %, 8 of 100 have a chance of 0.0009 and 7 of 0.0041 (binomial)."""
     assert complaint(seen(100, failed=7), [], GUARDS) == ""
     assert complaint(seen(100, failed=8), [], GUARDS).startswith(
-        "errors: 8.00% of the canary's answers are errors, limit 2.00%, over 100 req"
+        "errors: 8.00% of the canary's answers are errors, limit 2.00%, over its newest 100 req"
     )
     assert complaint(seen(10_000, failed=250), [], GUARDS).startswith("errors: 2.50%")
     assert complaint(seen(100, failed=1), [], GUARDS.model_copy(update={"max_error_share": 0.0})).startswith("errors: 1.00%")
@@ -131,6 +131,16 @@ def test_a_window_forgets_what_is_old():
         window.add(Observation(at, False, 1.0))
     assert [one.at for one in window.last(60)] == [50.0, 95.0]
     assert window.total == 3
+
+
+def test_little_traffic_is_judged_by_the_newest():
+    window = Window(clock=lambda: 1000.0)
+    for at in range(30):
+        window.add(Observation(float(at), False, 1.0))
+    assert [one.at for one in window.last(60, at_least=20)] == [float(at) for at in range(10, 30)]
+    window.add(Observation(990.0, False, 1.0))
+    assert len(window.last(60, at_least=20)) == 20
+    assert len(window.last(2000, at_least=20)) == 20
 
 
 def test_the_last_class_of_at_most_64_rows_is_kept():
