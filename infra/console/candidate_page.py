@@ -11,8 +11,8 @@ from components.core.errors import StoreError, TandemError
 from components.core.evidence import CandidateEvidence
 from components.core.ledger import DECISIONS, Entry
 from components.core.lineage import MetadataStore, lineage_of
-from components.core.measurements import BucketReport, Gate
-from components.core.rollout import Traffic, traffic
+from components.core.measurements import AuditReport, BucketReport, Gate
+from components.core.rollout import Traffic, rollback_reason, traffic
 from infra.console.access import Permission
 from infra.console.actions import Action, actions
 from infra.console.candidates import Candidates
@@ -38,6 +38,9 @@ class CandidatePage:
         overrides: the overrides that count, with their reasons.
         champion: serves now; None where nothing does, or where it cannot be read (`champion_note` says why).
         champion_buckets: rows a call -> its latency.
+        beside: the champion's own audit; None where there is no other champion. Its metrics stand in the champion's column where the
+            candidate's audit compared it with nothing, its slices always.
+        rolled_back: why it was taken out of production; empty where it was not.
     """
 
     evidence: CandidateEvidence
@@ -50,6 +53,8 @@ class CandidatePage:
     champion: CandidateEvidence | None
     champion_note: str
     champion_buckets: dict[int, BucketReport]
+    beside: AuditReport | None
+    rolled_back: str
     metrics: list[MetricRow]
     tiles: list[Tile]
     slice_metric: str
@@ -89,17 +94,20 @@ def candidate_page(
     subject, audit = evidence.subject, evidence.audit
     model = settings.models.get(subject.model)
     about = [entry for entry in state.entries if _is_about(entry, evidence)]
-    found, champion, note = None, None, NOT_SAID
+    found, champion, note, split = None, None, NOT_SAID, Traffic(model=subject.model)
     if not state.problem:
         found = standing(about, evidence.candidate, model.rule, now=datetime.datetime.now(datetime.UTC)) if model else None
-        champion, note = _champion(traffic(state.entries, subject.model), candidates)
+        split = traffic(state.entries, subject.model)
+        champion, note = _champion(split, candidates)
     compiled = champion.compiled if champion else None
     lineage, lineage_note = _lineage(evidence, settings, about)
     offered: list[Action] = []
     if model and found:
         offered = actions(evidence, found, model.rule, login=login, permission=permission, disabled=state.disabled)
     spec = model.audit if model else None
-    slices = slice_groups(audit, spec)
+    own = champion.audit if champion and champion.subject != subject else None
+    metrics = audit.champion_metrics or (own.metrics if own else {})
+    slices = slice_groups(audit, spec, champion=own)
     return CandidatePage(
         evidence=evidence,
         settings=model,
@@ -111,10 +119,12 @@ def candidate_page(
         champion=champion,
         champion_note=note,
         champion_buckets={bucket.batch: bucket for bucket in (compiled.buckets if compiled else ())},
-        metrics=metric_rows(audit),
-        tiles=glance(evidence, champion, slices, settings=model),
+        beside=own,
+        rolled_back=rollback_reason(split, subject),
+        metrics=metric_rows(audit, metrics),
+        tiles=glance(evidence, champion, slices, beside=metrics, settings=model),
         slice_metric=slice_metric(audit, spec),
-        slice_range=slice_range(audit, spec),
+        slice_range=slice_range(audit, spec, champion=own),
         slices=slices,
         card=render_card(evidence.version.description),
         lineage=lineage,

@@ -1,9 +1,10 @@
 """The few figures that stand on top of a candidate's page; each is one of the tables below it."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from components.core.evidence import CandidateEvidence
-from components.core.measurements import AuditReport, BucketReport
+from components.core.measurements import AuditReport, BucketReport, MetricValue
 from infra.console.measurements_view import SliceGroup
 from infra.console.settings import ModelSettings
 from infra.console.wording import number, share, size, words
@@ -24,7 +25,12 @@ class Tile:
 
 
 def glance(
-    evidence: CandidateEvidence, champion: CandidateEvidence | None, slices: list[SliceGroup], *, settings: ModelSettings | None
+    evidence: CandidateEvidence,
+    champion: CandidateEvidence | None,
+    slices: list[SliceGroup],
+    *,
+    beside: Mapping[str, MetricValue],
+    settings: ModelSettings | None,
 ) -> list[Tile]:
     """The figures, where they were measured.
 
@@ -32,10 +38,11 @@ def glance(
         evidence: of the candidate.
         champion: that serves now.
         slices: from `slice_groups`.
+        beside: metric -> value of the champion.
         settings: of the model.
     """
     audit = evidence.audit
-    tiles = [_verdict(audit), *_metric(audit, settings), *_worst_slice(slices, settings), *_latency(evidence, settings)]
+    tiles = [_verdict(audit), *_metric(audit, beside, settings), *_worst_slice(slices, settings), *_latency(evidence, settings)]
     whole = next((change for change in audit.decision_changes if not change.key), None)
     if whole is not None:
         note = f"{whole.to_positive} to positive, {whole.to_negative} to negative"
@@ -52,11 +59,11 @@ def _verdict(audit: AuditReport) -> Tile:
     return Tile("Audit", "blessed" if audit.blessed else "not blessed", f"gates: {note or 'none'}", bad=not audit.blessed)
 
 
-def _metric(audit: AuditReport, settings: ModelSettings | None) -> list[Tile]:
+def _metric(audit: AuditReport, beside: Mapping[str, MetricValue], settings: ModelSettings | None) -> list[Tile]:
     name = settings.audit.better_metric if settings else ""
     if name not in audit.metrics:
         return []
-    champion = audit.champion_metrics.get(name)
+    champion = beside.get(name)
     note = f"champion {number(champion.value)}" if champion else "no champion"
     return [Tile(words(name), number(audit.metrics[name].value), note)]
 

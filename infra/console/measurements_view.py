@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -36,6 +36,7 @@ class SliceRow:
 
     Attributes:
         metric, value: that it is drawn by.
+        champion: its value on this slice in its own audit; None where it has none.
         below: it is judged, and beyond its limit.
         rank: ascending from the worst; an undefined value comes last.
     """
@@ -43,6 +44,7 @@ class SliceRow:
     part: SliceReport
     metric: str
     value: MetricValue
+    champion: MetricValue | None
     below: bool
     rank: float
     plot: Markup
@@ -56,11 +58,16 @@ class SliceGroup:
     rows: list[SliceRow]
 
 
-def metric_rows(audit: AuditReport) -> list[MetricRow]:
-    """Every metric with its interval, the champion's beside it, and the limit of its gate."""
+def metric_rows(audit: AuditReport, beside: Mapping[str, MetricValue]) -> list[MetricRow]:
+    """Every metric with its interval, the champion's beside it, and the limit of its gate.
+
+    Args:
+        audit: of the candidate.
+        beside: metric -> value of the champion.
+    """
     rows = []
     for name, candidate in audit.metrics.items():
-        champion = audit.champion_metrics.get(name)
+        champion = beside.get(name)
         limit = _limit(audit.gates, name)
         marks = [Mark("candidate", "candidate", candidate)] + ([Mark("champion", "champion", champion)] if champion else [])
         bounds = span((mark.value for mark in marks), [] if limit is None else [limit])
@@ -81,32 +88,42 @@ def slice_metric(audit: AuditReport, spec: AuditSpec | None) -> str:
     return next((name for name in wanted if name in audit.metrics), "")
 
 
-def slice_range(audit: AuditReport, spec: AuditSpec | None) -> tuple[float, float]:
+def slice_range(audit: AuditReport, spec: AuditSpec | None, *, champion: AuditReport | None = None) -> tuple[float, float]:
     """The scale that all slices are drawn on. A slice of one row has no interval, and does not widen it."""
     metric = slice_metric(audit, spec)
-    drawn = [part.metrics[metric] for part in audit.slices if metric in part.metrics and (part.judged or part.size > 1)]
+    parts = (*audit.slices, *(champion.slices if champion else ()))
+    drawn = [part.metrics[metric] for part in parts if metric in part.metrics and (part.judged or part.size > 1)]
     return span(drawn, _known(spec.slice_floors.get(metric) if spec else None))
 
 
-def slice_groups(audit: AuditReport, spec: AuditSpec | None) -> list[SliceGroup]:
-    """Slices by key; within a key the judged ones first, the worst of them on top."""
-    metric, bounds = slice_metric(audit, spec), slice_range(audit, spec)
+def slice_groups(audit: AuditReport, spec: AuditSpec | None, *, champion: AuditReport | None = None) -> list[SliceGroup]:
+    """Slices by key; within a key the judged ones first, the worst of them on top.
+
+    Args:
+        audit: of the candidate.
+        spec: of the use case.
+        champion: audit of the champion, whose slices are laid beside.
+    """
+    metric, bounds = slice_metric(audit, spec), slice_range(audit, spec, champion=champion)
+    theirs = {(part.key, part.value): part.metrics.get(metric) for part in (champion.slices if champion else ())}
     limit = spec.slice_floors.get(metric) if spec else None
     groups: dict[str, list[SliceRow]] = {}
     for part in audit.slices:
-        groups.setdefault(part.key, []).append(_slice_row(part, metric, limit, bounds=bounds))
+        groups.setdefault(part.key, []).append(_slice_row(part, metric, limit, bounds=bounds, champion=theirs.get((part.key, part.value))))
     for rows in groups.values():
         rows.sort(key=lambda row: (not row.part.judged, row.rank))
     return [SliceGroup(key, rows) for key, rows in groups.items()]
 
 
-def _slice_row(part: SliceReport, metric: str, limit: float | None, *, bounds: tuple[float, float]) -> SliceRow:
+def _slice_row(
+    part: SliceReport, metric: str, limit: float | None, *, bounds: tuple[float, float], champion: MetricValue | None
+) -> SliceRow:
     value = part.metrics.get(metric, MetricValue(value=None, note="not measured"))
     sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
     rank = math.inf if value.value is None else sign * value.value
     below = part.judged and limit is not None and rank < sign * limit
-    plot = dot_plot([Mark("candidate", "candidate", value)], bounds, limit=limit)
-    return SliceRow(part, metric, value, below, rank, plot)
+    marks = [Mark("candidate", "candidate", value)] + ([Mark("champion", "champion", champion)] if champion else [])
+    return SliceRow(part, metric, value, champion, below, rank, dot_plot(marks, bounds, limit=limit))
 
 
 def _known(limit: float | None) -> list[float]:

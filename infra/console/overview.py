@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from components.core.approval import ApprovalRule, Standing, standing
 from components.core.ledger import Entry
-from components.core.rollout import Traffic, traffic
+from components.core.rollout import Traffic, rollback_reason, traffic
 from infra.console.candidates import Candidates, Listed
 from infra.console.settings import ConsoleSettings
 
@@ -22,17 +22,19 @@ class Row:
         standing: None where its evidence cannot be read or no rule is known.
         problem: why, one line.
         rule: of its use case; None where it is not known.
+        rolled_back: why it was taken out of production; empty where it was not.
     """
 
     listed: Listed
     standing: Standing | None
     problem: str
     rule: ApprovalRule | None
+    rolled_back: str = ""
 
     @property
     def alarming(self) -> bool:
-        """Something that is required did not pass, or somebody overrode it."""
-        return self.standing is None or bool(self.standing.failed or self.standing.overridden_by)
+        """Something that is required did not pass, or somebody overrode it, or it was rolled back."""
+        return self.standing is None or bool(self.standing.failed or self.standing.overridden_by or self.rolled_back)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +105,6 @@ def _sort_in(found: Overview, row: Row, split: Traffic) -> None:
         found.waiting.append(row)
     elif status == "approved":
         if row.listed.evidence is not None and row.listed.evidence.subject not in placed:
-            found.approved.append(row)
+            found.approved.append(dataclasses.replace(row, rolled_back=rollback_reason(split, row.listed.evidence.subject)))
     elif status not in ("rejected", "revoked"):
         found.unrequested.append(row)

@@ -108,6 +108,20 @@ def test_the_first_page_sorts_by_what_is_to_be_done_and_shows_what_failed_first(
     assert [split.champion.version for split in found.production] == ["1"]
 
 
+def test_an_approved_candidate_that_was_rolled_back_says_so_until_it_serves_again(evidence, settings):
+    registered = Registered(*(listed(evidence, number) for number in ("1", "2")))
+    decided = [(kind, number, "", "") for number in ("1", "2") for kind in ("request", "approve")]
+    back = [*decided, *champion_of("1", "1"), *champion_of("2", "2"), ("rollback", "2", "2", "")]
+
+    def approved(lines):
+        found = overview(registered, ["credit"], ledger(*lines), settings=settings, now=NOW)
+        return [(row.listed.version.version, row.rolled_back, row.alarming) for row in found.approved]
+
+    assert approved([*decided, *champion_of("1", "1")]) == [("2", "", False)]
+    assert approved(back) == [("2", "because", True)]
+    assert approved([*back, *champion_of("2", "3")]) == []
+
+
 def test_older_candidates_are_counted_and_left_out(evidence, settings):
     registered = Registered(*(listed(evidence, str(number)) for number in range(9, 0, -1)))
     found = overview(registered, ["credit"], [], settings=settings, now=NOW)

@@ -9,7 +9,7 @@ from components.core.contracts import AuditSpec
 from components.core.lineage import ArtifactNode, Edge, ExecutionNode, Lineage, VersionLineage
 from components.core.measurements import AuditReport, Gate, MetricValue, SliceReport
 from infra.console.lineage_picture import boxes_of, picture
-from infra.console.measurements_view import metric_rows, slice_groups, slice_metric
+from infra.console.measurements_view import metric_rows, slice_groups, slice_metric, slice_range
 from infra.console.plots import Mark, dot_plot, span
 
 
@@ -51,7 +51,7 @@ def test_metrics_carry_the_limit_of_their_gate():
         metrics={"auc": value(0.8), "brier_score": value(0.1)},
         champion_metrics={"auc": value(0.7)},
     )
-    rows = {row.name: row for row in metric_rows(audit)}
+    rows = {row.name: row for row in metric_rows(audit, audit.champion_metrics)}
     assert (rows["auc"].limit, rows["auc"].champion.value, rows["auc"].lower_is_better) == (None, 0.7, False)
     assert (rows["brier_score"].limit, rows["brier_score"].champion, rows["brier_score"].lower_is_better) == (0.2, None, True)
 
@@ -72,6 +72,16 @@ def test_slices_come_by_key_with_the_worst_judged_one_first():
     home, job = slice_groups(audit, spec)
     assert [(row.part.value, row.below) for row in home.rows] == [("owner", True), ("rent", False), ("x", False)]
     assert [(row.part.value, row.below) for row in job.rows] == [("y", False)]
+    assert [row.champion for row in (*home.rows, *job.rows)] == [None] * 4
+    theirs = audit.model_copy(update={"slices": (part("Home", "owner", 0.9, True), part("Home", "gone", 0.2, True))})
+    home, job = slice_groups(audit, spec, champion=theirs)
+    assert [(row.part.value, row.champion and row.champion.value) for row in (*home.rows, *job.rows)] == [
+        ("owner", 0.9), ("rent", None), ("x", None), ("y", None),
+    ]  # fmt: skip
+    assert "champion 0.9" in str(home.rows[0].plot)
+    low, high = slice_range(audit, spec, champion=theirs)
+    assert low < 0.2
+    assert high > 0.9
 
 
 @pytest.fixture
