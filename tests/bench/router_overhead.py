@@ -1,5 +1,7 @@
 """What the router adds to a call: the same calls to a still model server directly and through it, in turn, over REST and gRPC.
 
+And how it splits 10,000 of them at 5 %.
+
 The server behind answers each call at once with the same bytes, so that the router's share is seen and not the model's. A rollout at 5 %
 goes on meanwhile: scores are read, guards judge. Client, router and server share the machine's cores.
 """
@@ -24,6 +26,7 @@ from product import environment, fresh_folder, tandem_command
 MODEL = "credit-risk"
 CALLS, WARM_UP = 1500, 200
 LIMIT_MS = 1.0
+SPLIT_CALLS, SHARE = 10_000, 0.05
 ROWS = 8
 REST_BODY = json.dumps({"instances": [{"x": float(row)} for row in range(ROWS)]}).encode()
 REST_ANSWER = json.dumps({"predictions": [{"scores": [0.25, 0.75], "classes": ["good", "bad"]} for _ in range(ROWS)]}).encode()
@@ -40,8 +43,11 @@ def measure(place: Place) -> list[Figure]:
             "gRPC direct": stack.enter_context(grpc_caller(backend["grpc_port"])),
             "gRPC routed": stack.enter_context(grpc_caller(router["grpc_port"])),
         }
+        share = canary_share(router["rest_port"])
         found = alternate({name: lambda number, call=call: latencies(call, number) for name, call in calls.items()}, place.repeats)
-    made = []
+    sigma = (SHARE * (1 - SHARE) / SPLIT_CALLS) ** 0.5
+    note = f"{share:.2%} of {SPLIT_CALLS} calls with different keys, sigma {sigma:.2%}"
+    made = [median_figure("REST: distance of the canary's share to 5 %", [abs(share - SHARE) / sigma], "sigma", at_most=3, note=note)]
     for protocol in ("REST", "gRPC"):
         direct, routed = (found[f"{protocol} {way}"] for way in ("direct", "routed"))
         for level, limit in ((50, LIMIT_MS), (99, None)):
@@ -71,6 +77,19 @@ def latencies(call: Callable[[str], None], number: int) -> list[float]:
         call(f"user-{number}-{place}")
         taken.append(1000 * (time.perf_counter() - began))
     return taken
+
+
+def canary_share(port: int) -> float:
+    """Share of the calls that version 2 answered."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    canary = 0
+    with contextlib.closing(connection):
+        for number in range(SPLIT_CALLS):
+            connection.request("POST", f"/v1/models/{MODEL}:predict", REST_BODY, {"x-tandem-key": f"user-{number}"})
+            response = connection.getresponse()
+            response.read()
+            canary += response.headers["x-tandem-version"] == "2"
+    return canary / SPLIT_CALLS
 
 
 @contextlib.contextmanager

@@ -36,9 +36,12 @@ class Desk:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "PYTHONPATH": str(ROOT)}
 
+    def command(self, *words: str) -> list[str]:
+        return [*TANDEM, *words]
+
     def start(self, *words: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            [*TANDEM, *words],
+            self.command(*words),
             cwd=self.folder,
             env=self.environment(),
             stdin=subprocess.DEVNULL,

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
+OF_MAKE = re.compile(r"MAKE.*|MFLAGS|ARGS|USE_CASE|UPGRADE|WORKERS")
+"""What the `make test` around this test hands down: its own flags and variables."""
 TARGETS = ("help", "run", "test", "bench", "lock", "doctor", "clean")
 
 
 def make(*arguments, **environment):
     command = ["make", "--no-print-directory", *arguments]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    kept = {name: value for name, value in os.environ.items() if not OF_MAKE.fullmatch(name)}
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env={**kept, **environment})
 
 
