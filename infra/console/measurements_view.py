@@ -89,10 +89,11 @@ def slice_metric(audit: AuditReport, spec: AuditSpec | None) -> str:
 
 
 def slice_range(audit: AuditReport, spec: AuditSpec | None, *, champion: AuditReport | None = None) -> tuple[float, float]:
-    """The scale that all slices are drawn on. A slice of one row has no interval, and does not widen it."""
+    """The scale that all slices are drawn on: of the judged ones, so that the wide intervals of tiny ones do not squeeze the others."""
     metric = slice_metric(audit, spec)
     parts = (*audit.slices, *(champion.slices if champion else ()))
-    drawn = [part.metrics[metric] for part in parts if metric in part.metrics and (part.judged or part.size > 1)]
+    judged = [part for part in parts if part.judged] or parts
+    drawn = [part.metrics[metric] for part in judged if metric in part.metrics]
     return span(drawn, _known(spec.slice_floors.get(metric) if spec else None))
 
 
