@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     revoke = actions.add_parser("revoke", help="end a key: what it signs from now on does not count (admins only)")
     revoke.add_argument("key_id", metavar="KEY_ID", help="as `tandem keys list` shows it")
     shown = actions.add_parser("list", help="show the list")
-    add_json(shown)
+    for action in (new, init, enrol, revoke, shown):
+        add_json(action)
     for action in (init, enrol, revoke, shown):
         add_keys(action)
         add_home(action)
@@ -64,6 +65,9 @@ def _new(arguments: argparse.Namespace) -> None:
     key.write(path, passphrase=passphrase())
     public = path.with_name(f"{path.name}.pub")
     write_bytes(public, f"{key.public}\n".encode())
+    if arguments.json:
+        print_json({"schema_version": 1, "key_id": key.key_id, "public": key.public, "private_file": str(path), "public_file": str(public)})
+        return
     _say(
         f"made {path}; keep it to yourself",
         f"public key: {key.public}",
@@ -79,6 +83,9 @@ def _init(arguments: argparse.Namespace) -> None:
     key = private_key(arguments)
     root = PublicKey(public=key.public, owner=arguments.owner, role="admin", enrolled_by=key.key_id, enrolled_at=_now())
     PublicKeys([root.signed_by(key)]).write(path)
+    if arguments.json:
+        _list(arguments)
+        return
     _say(f"began {path} with {arguments.owner} as admin", f"root key id: {key.key_id}; write it down, whoever verifies compares it")
 
 
@@ -99,6 +106,9 @@ def _enrol(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"key {key_id_of(public)} is on the list already; make another by `tandem keys new --key FILE`")
     entry = PublicKey(public=public, owner=arguments.owner, role=arguments.role, enrolled_by=admin.key_id, enrolled_at=_now())
     keys.with_key(entry.signed_by(admin)).write(keys_path(arguments))
+    if arguments.json:
+        _list(arguments)
+        return
     _say(f"enrolled {arguments.owner} ({arguments.role}), key {entry.key_id}")
 
 
@@ -120,6 +130,9 @@ def _revoke(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"key {entry.key_id} is the root of the list; begin a new list with `tandem keys init --keys FILE`")
     changed = keys.with_end(Revocation(key_id=entry.key_id, revoked_by=admin.key_id, revoked_at=_now()).signed_by(admin))
     changed.write(keys_path(arguments))
+    if arguments.json:
+        _list(arguments)
+        return
     ended = changed.revocations[entry.key_id].revoked_at
     _say(f"revoked key {entry.key_id} of {entry.owner} at {ended}; what it signed before still counts")
 

@@ -50,19 +50,18 @@ class DemoDesk:
         self.calls: list[Call] = []
         self._servers: list[subprocess.Popen[bytes]] = []
 
-    def call(self, line: str, *, codes: Sequence[int] = (0,), prints_json: bool = True) -> Any:
-        """Calls a command and waits for its end.
+    def call(self, line: str, *, codes: Sequence[int] = (0,)) -> Any:
+        """Calls a command with --json and waits for its end; what it printed.
 
         Args:
             line: e.g. `tandem runs`.
             codes: exit codes that are expected.
-            prints_json: call it with --json and give what it printed; otherwise its text is given.
 
         Raises:
             StageError: it ended otherwise.
         """
         began = time.monotonic()
-        words = [*shlex.split(line)[1:], *(["--json"] if prints_json else [])]
+        words = [*shlex.split(line)[1:], "--json"]
         with self.log.open("ab") as log:
             log.write(f"$ {line}\n".encode())
             log.flush()
@@ -75,7 +74,7 @@ class DemoDesk:
         self.calls.append(Call(line=line, exit_code=process.returncode, seconds=round(time.monotonic() - began, 1)))
         if process.returncode not in codes:
             raise StageError(f"`{line}` ended with exit code {process.returncode}: {self._last_line()}; see {self.log}")
-        return json.loads(out) if prints_json else out.decode("utf-8", errors="replace")
+        return json.loads(out)
 
     def serve(self, line: str, says: str) -> re.Match[str]:
         """Starts a server and waits until it says that it serves.

@@ -65,11 +65,10 @@ class Story:
         (self.place.folder / ".tandem" / FOLDER).mkdir(mode=0o700, exist_ok=True)
         files = {"operator": "operator.pem", "console": _SERVICE_KEY, "router": "router.pem"}
         for file in files.values():
-            self.desk.call(f"tandem keys new --key {file}", prints_json=False)
-        self.desk.call("tandem keys init operator --key operator.pem", prints_json=False)
+            self.desk.call(f"tandem keys new --key {file}")
+        found = self.desk.call("tandem keys init operator --key operator.pem")["keys"]
         for owner in ("console", "router"):
-            self.desk.call(f"tandem keys enrol {owner} {files[owner]}.pub --role service --key operator.pem", prints_json=False)
-        found = self.desk.call("tandem keys list")["keys"]
+            found = self.desk.call(f"tandem keys enrol {owner} {files[owner]}.pub --role service --key operator.pem")["keys"]
         return [f"{key['owner']}: {key['role']}, key {key['key_id']}" for key in found]
 
     def _console(self) -> list[str]:

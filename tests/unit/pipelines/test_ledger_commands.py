@@ -142,6 +142,31 @@ def test_what_is_not_there_is_told(tmp_path, monkeypatch, capsys):
         assert remedy in capsys.readouterr().err
 
 
+def test_every_action_on_keys_prints_json(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        assert main(["keys", *words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    made = {name: call("new", "--key", f"{name}.pem") for name in ("ada", "ben")}
+    assert made["ben"]["public"] == (tmp_path / "ben.pem.pub").read_text().strip()
+    assert made["ben"] == {
+        "schema_version": 1,
+        "key_id": PrivateKey.read(tmp_path / "ben.pem").key_id,
+        "public": made["ben"]["public"],
+        "private_file": "ben.pem",
+        "public_file": "ben.pem.pub",
+    }
+    begun = call("init", "ada", "--key", "ada.pem")
+    assert (begun["root"], [key["owner"] for key in begun["keys"]]) == (made["ada"]["key_id"], ["ada"])
+    enrolled = call("enrol", "ben", "ben.pem.pub", "--key", "ada.pem")
+    assert [(key["owner"], key["revoked_at"]) for key in enrolled["keys"]] == [("ada", None), ("ben", None)]
+    revoked = call("revoke", made["ben"]["key_id"], "--key", "ada.pem")
+    assert [bool(key["revoked_at"]) for key in revoked["keys"]] == [False, True]
+    assert revoked == call("list")
+
+
 def test_a_key_with_a_passphrase(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TANDEM_KEY_PASSPHRASE", "long and secret")
