@@ -1,7 +1,7 @@
 """What a decision rests on: the bytes of a registered candidate and what was measured on them, both read anew and digested here.
 
 Nothing is taken from tags: whoever can write the registry can write a tag. The digest of the model is taken over its bytes, the digest of
-the dossier over the audit's own file, and a gate counts as passed only where that file says so of exactly these bytes.
+the dossier over the file that names every measurement's digest, and a gate counts as passed only where the audit says so of these bytes.
 """
 
 import dataclasses
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from components.core.approval import Candidate, Evidence
 from components.core.contracts import PRODUCTION_SUFFIX, Contract
+from components.core.dossier import DOSSIER_FILE, Dossier
 from components.core.errors import RegistryError
 from components.core.files import file_digest
 from components.core.ledger import Subject
@@ -37,6 +38,7 @@ class CandidateEvidence:
         subject: what a decision would be about.
         audit: what the auditor measured.
         parity, compiled: None where the package holds no such file.
+        dossier: as it was frozen.
         author: who made it; empty where not known.
         author_vouched: the console's server vouches for `author`; otherwise it is what the training run says of itself.
     """
@@ -47,6 +49,7 @@ class CandidateEvidence:
     audit: AuditReport
     parity: ParityReport | None
     compiled: CompileReport | None
+    dossier: Dossier
     author: str
     author_vouched: bool
 
@@ -93,7 +96,7 @@ def read_evidence(registry: Registry, reference: str, *, folder: Path | None = N
         folder: where a remote package is downloaded to; a temporary one where None.
 
     Raises:
-        RegistryError: no such version, its bytes are not those that were registered, or it has no audit.
+        RegistryError: no such version, its bytes or its evidence are not those that were registered, or it has no audit.
         StoreError: the registry cannot be read.
     """
     version = registry.resolve(reference)
@@ -108,14 +111,21 @@ def read_evidence(registry: Registry, reference: str, *, folder: Path | None = N
     audit = _read(AuditReport, audit_file)
     if audit is None:
         raise RegistryError(f"{version.name}/{version.version} was never audited: {audit_file} is not there; run the pipeline again")
+    dossier = Dossier.read(measurements, model_digest=version.digest, of=f"{version.name}/{version.version}")
     author, vouched = registry.author_of(version.run_id)
     return CandidateEvidence(
         version=version,
         saved_model=saved_model,
-        subject=Subject(model=version.name, version=version.version, model_digest=version.digest, dossier_digest=file_digest(audit_file)),
+        subject=Subject(
+            model=version.name,
+            version=version.version,
+            model_digest=version.digest,
+            dossier_digest=file_digest(measurements / DOSSIER_FILE),
+        ),
         audit=audit,
         parity=_read(ParityReport, measurements / PARITY_FILE),
         compiled=_read(CompileReport, measurements / COMPILE_FILE),
+        dossier=dossier,
         author=author,
         author_vouched=vouched,
     )

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from components.core import scoring
+from components.core.contracts import Framework
+from components.core.dossier import DOSSIER_FILE, Dossier, digests
 from components.core.errors import RegistryError
 from components.core.files import tree_digest, tree_size_bytes, write_bytes
 
@@ -39,7 +41,7 @@ class Package:
         linked: the training run and its native model shall name this version; a copy for production leaves them with the candidate.
     """
 
-    framework: str
+    framework: Framework
     saved_model: Path
     digest: str
     training_run_id: str
@@ -47,6 +49,19 @@ class Package:
     measurements: tuple[Path, ...]
     tags: Mapping[str, str]
     linked: bool = True
+
+    @property
+    def dossier(self) -> Dossier | None:
+        """To be frozen with the package; None of a copy for production, which carries its candidate's."""
+        if not self.linked:
+            return None
+        return Dossier(
+            framework=self.framework,
+            model_digest=self.digest,
+            training_run_id=self.training_run_id,
+            recorded=dict(self.tags),
+            files=digests(self.measurements),
+        )
 
 
 def require_digest(folder: Path, digest: str, what: str) -> None:
@@ -80,6 +95,9 @@ def write_surroundings(folder: Path, package: Package, *, model_id: str, run_id:
     shutil.copyfile(scoring.__file__, code)
     for measurement in package.measurements:
         write_bytes(folder / MEASUREMENTS_FOLDER / measurement.name, measurement.read_bytes())
+    dossier = package.dossier
+    if dossier is not None:
+        write_bytes(folder / MEASUREMENTS_FOLDER / DOSSIER_FILE, (dossier.model_dump_json(indent=2) + "\n").encode())
     requirements = [f"{name}=={importlib.metadata.version(name)}" for name in _REQUIREMENTS]
     (folder / "requirements.txt").write_text("\n".join(requirements) + "\n", encoding="utf-8")
     environment = {"python": platform.python_version(), "build_dependencies": ["pip"], "dependencies": ["-r requirements.txt"]}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from components.core.contracts import Champion, TrackingSpec
+from components.core.dossier import evidence_digest
 from components.core.errors import RegistryError, StoreError
 from components.core.model_package import MEASUREMENTS_FOLDER, SAVED_MODEL_FOLDER, Package, require_digest, write_surroundings
 from components.core.store_address import require_reachable, sqlite_path, store_exists
@@ -23,6 +24,7 @@ from components.core.tracking import StageRun, experiment_id
 CHAMPION_ALIAS = "champion"
 AUTHOR_TAG = "tandem.author"
 """Of an MLflow run: the login that made it, set by the console's server alone."""
+EVIDENCE_TAG = "evidence_digest"
 DESCRIPTION_LIMIT = 5000
 """Characters that a registry on PostgreSQL keeps of a description."""
 
@@ -198,16 +200,21 @@ class Registry:
         return None
 
     @_with_store
-    def find(self, name: str, *, digest: str, training_run_id: str) -> ModelVersion | None:
-        """The oldest version with this digest from this training run."""
+    def find(self, name: str, *, digest: str, training_run_id: str, evidence: str = "") -> ModelVersion | None:
+        """The oldest version with this digest from this training run and, where it is given, with this evidence digest."""
         if name not in self.names():
             return None
-        same = (version for version in self.versions(name) if version.digest == digest and version.run_id == training_run_id)
-        return next(same, None)
+        for version in self.versions(name):
+            same = version.digest == digest and version.run_id == training_run_id
+            if same and evidence in ("", version.tags.get(EVIDENCE_TAG)):
+                return version
+        return None
 
     @_with_store
     def register(self, name: str, package: Package, *, stage_tags: Mapping[str, str]) -> ModelVersion:
-        """Makes `package` a version of `name`, or gives the one that is there: same digest, same training run, same version.
+        """Makes `package` a version of `name`, or gives the one that is there: same digest, training run and evidence, same version.
+
+        A package for production brings no evidence of its own: there digest and training run are enough.
 
         Two processes that register the same package at once end with one version. A failure leaves no registered model without a version.
 
@@ -222,14 +229,17 @@ class Registry:
             StoreError: the store cannot be written.
         """
         require_digest(package.saved_model, package.digest, f"the SavedModel in {package.saved_model}")
-        there = self.find(name, digest=package.digest, training_run_id=package.training_run_id)
+        dossier = package.dossier
+        evidence = evidence_digest(dossier.files) if dossier else ""
+        there = self.find(name, digest=package.digest, training_run_id=package.training_run_id, evidence=evidence)
         if there is not None:
             return there
         tags = {**stage_tags, "framework": package.framework, "training_run_id": package.training_run_id}
         with StageRun(self.tracking, f"register-{package.framework}", tags=tags) as run:
             logged = self._log(package, run.run_id)
-            made = self._create_version(name, package, logged, run.run_id)
-            oldest = self.find(name, digest=package.digest, training_run_id=package.training_run_id) or made
+            own = {"register_run_id": run.run_id, **({EVIDENCE_TAG: evidence} if evidence else {})}
+            made = self._create_version(name, package, logged, own=own)
+            oldest = self.find(name, digest=package.digest, training_run_id=package.training_run_id, evidence=evidence) or made
             if oldest.version == made.version:
                 self._link(made, package, logged.model_id, run)
             else:
@@ -298,7 +308,7 @@ class Registry:
             self.client.log_inputs(run_id, models=[LoggedModelInput(package.native_model_id)])
         return self.client.finalize_logged_model(logged.model_id, "READY")
 
-    def _create_version(self, name: str, package: Package, logged: Any, run_id: str) -> ModelVersion:
+    def _create_version(self, name: str, package: Package, logged: Any, *, own: Mapping[str, str]) -> ModelVersion:
         from mlflow.exceptions import MlflowException
 
         made_model = True
@@ -308,14 +318,14 @@ class Registry:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
             made_model = False
-        own = {"framework": package.framework, "tree_digest": package.digest, "use_case": self.tracking.use_case, "register_run_id": run_id}
+        always = {"framework": package.framework, "tree_digest": package.digest, "use_case": self.tracking.use_case}
         native = {"native_model_id": package.native_model_id} if package.native_model_id else {}
         try:
             made = self.client.create_model_version(
                 name,
                 logged.artifact_location,
                 run_id=package.training_run_id,
-                tags={**package.tags, **own, **native},
+                tags={**package.tags, **always, **own, **native},
                 model_id=logged.model_id,
             )
             version = _model_version(made, {})

@@ -17,7 +17,7 @@ from infra.console.console import running
 
 ALIASES = frozenset({"champion", "canary", "previous"})
 _OWN_PREFIX = "tandem."
-_FIXED_TAGS = frozenset({"tree_digest", "promoted_from"})
+_FIXED_TAGS = frozenset({"tree_digest", "evidence_digest", "promoted_from"})
 _PROMOTE = "production models are made and moved by `tandem promote`, `tandem rollout` and `tandem rollback` alone"
 
 _KEPT = "what was decided on is kept; `tandem reject` or `tandem revoke` stops a version"

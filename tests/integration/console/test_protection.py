@@ -182,11 +182,14 @@ def test_the_download_holds_what_is_known_and_its_digests(candidate, people):
         "manifest.json",
         "measurements/audit.json",
         "measurements/compile.json",
+        "measurements/dossier.json",
         "measurements/parity.json",
     }
     manifest = json.loads(files["manifest.json"])
     assert manifest["subject"]["model"] == "credit-risk"
-    assert manifest["subject"]["dossier_digest"] == manifest["sha256"]["measurements/audit.json"]
+    assert manifest["subject"]["dossier_digest"] == manifest["sha256"]["measurements/dossier.json"]
+    frozen = json.loads(files["measurements/dossier.json"])["files"]
+    assert frozen == {name: manifest["sha256"][f"measurements/{name}"] for name in ("audit.json", "compile.json", "parity.json")}
     assert [json.loads(line)["statement"]["kind"] for line in files["ledger-entries.jsonl"].splitlines()] == ["request"]
 
 

@@ -14,9 +14,10 @@ import pytest
 from components.core.approval import ApprovalRule
 from components.core.contracts import TrackingSpec
 from components.core.decisions import Decisions
+from components.core.dossier import DOSSIER_FILE
 from components.core.errors import DecisionError, GateError, RegistryError, ServingError
 from components.core.evidence import read_evidence
-from components.core.files import tree_digest
+from components.core.files import file_digest, tree_digest
 from components.core.measurements import AUDIT_FILE, AuditReport, Gate, write_measurement
 from components.core.mirror import mirror
 from components.core.model_package import Package
@@ -197,8 +198,7 @@ def test_after_a_kill_at_any_boundary_the_second_start_ends_with_one_of_each(hou
     for stage in stages[:stages_done]:
         stage()
     split = house.book.traffic(name)
-    assert split.champion.version == "1"
-    assert (split.canary is not None) == (stages_done == 5)
+    assert (split.champion.version, split.canary is not None) == ("1", stages_done == 5)
     assert house.answer(f"{name}/labels/champion") == 1.0
     made = house.promoted(second, tmp_path / "again")
     assert house.kinds(name)[5:] == ["request", "approve", "promote", "push", "rollout_step"]
@@ -270,8 +270,14 @@ def test_evidence_that_changed_after_the_approval_voids_it(house, name, tmp_path
     reference = house.candidate(name)
     house.approve(reference)
     _, (gate, *_) = house.stages(reference, tmp_path)
-    audit = house.registry.local_measurements(house.registry.resolve(reference)) / AUDIT_FILE
+    folder = house.registry.local_measurements(house.registry.resolve(reference))
+    audit = folder / AUDIT_FILE
+    before = file_digest(audit)
     audit.write_text(audit.read_text().replace('"size": 100', '"size": 101'))
+    with pytest.raises(RegistryError, match=r"audit\.json has digest .* changed after its registration"):
+        gate()
+    dossier = folder / DOSSIER_FILE
+    dossier.write_text(dossier.read_text().replace(before, file_digest(audit)))
     with pytest.raises(GateError, match="the dossier has digest"):
         gate()
 
@@ -391,4 +397,4 @@ def test_nothing_is_promoted_on_a_changed_ledger(house, name, tmp_path):
         finally:
             write(text)
     gate()
-    assert datetime.datetime.fromisoformat(house.book.entries()[-1].statement.at).tzinfo is not None
+    assert datetime.datetime.fromisoformat(house.book.entries()[-1].statement.at).tzinfo

@@ -1,6 +1,8 @@
 """The registry on a real SQLite MLflow store, with a SavedModel of one weight."""
 
 import concurrent.futures
+import dataclasses
+import hashlib
 import json
 import math
 import shutil
@@ -12,6 +14,7 @@ import pytest
 
 from components.core import registry as registry_module
 from components.core.contracts import TrackingSpec
+from components.core.dossier import Dossier
 from components.core.errors import RegistryError, StoreError
 from components.core.files import tree_digest
 from components.core.model_package import Package, read_signature
@@ -119,6 +122,27 @@ def test_a_registered_version_holds_the_same_bytes_and_says_where_it_comes_from(
     assert [given.model_id for given in run.inputs.model_inputs] == [package.native_model_id]
     assert registry.client.get_run(package.training_run_id).data.tags["register_run_id"] == run.info.run_id
     assert registry.client.get_logged_model(package.native_model_id).tags["served_as"] == "credit-risk/1"
+
+
+def test_the_dossier_names_every_measurement_and_what_was_recorded(tracking, package):
+    registry = Registry(tracking)
+    version = registry.register("credit-risk", package, stage_tags=STAGE_TAGS)
+    dossier = Dossier.read(registry.local_measurements(version), model_digest=package.digest, of="credit-risk/1")
+    assert dossier.files == {"audit.json": hashlib.sha256(b"{}").hexdigest()}
+    assert (dossier.framework, dossier.training_run_id) == ("keras", package.training_run_id)
+    assert dossier.recorded == {"dataset_digest": "d" * 64, "blessed": "true"}
+
+
+def test_other_evidence_is_another_version(tracking, package):
+    registry = Registry(tracking)
+    first = registry.register("credit-risk", package, stage_tags=STAGE_TAGS)
+    package.measurements[0].write_text('{"blessed": false}')
+    second = registry.register("credit-risk", package, stage_tags=STAGE_TAGS)
+    assert [(version.version, version.digest) for version in (first, second)] == [("1", package.digest), ("2", package.digest)]
+    copy = dataclasses.replace(package, linked=False)
+    made = registry.register("credit-risk-prod", copy, stage_tags=STAGE_TAGS)
+    package.measurements[0].write_text("{}")
+    assert registry.register("credit-risk-prod", copy, stage_tags=STAGE_TAGS).version == made.version == "1"
 
 
 def test_the_training_run_keeps_one_logged_model(tracking, package):

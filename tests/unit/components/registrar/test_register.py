@@ -6,6 +6,7 @@ import json
 import pytest
 
 from components.core.errors import RegistryError
+from components.core.evidence import read_evidence
 from components.core.files import tree_digest
 from components.core.registry import Registry
 from components.registrar.register import Request, git_state, register_candidate
@@ -74,15 +75,26 @@ def test_a_stopped_candidate_is_not_registered(tracking, make_request):
     assert Registry(tracking).names() == []
 
 
-def test_a_new_audit_of_the_same_model_keeps_the_version_and_renews_its_tags(tracking, make_request):
+def test_the_same_evidence_keeps_its_version_and_renews_its_tags(tracking, make_request):
+    request = make_request()
+    register_candidate(request, tracking=tracking, blessed=True)
+    later = dataclasses.replace(request, stage_tags={**request.stage_tags, "mlmd_execution_id": "99"})
+    assert register_candidate(later, tracking=tracking, blessed=True)[0].version == "1"
+    (version,) = Registry(tracking).versions("credit-risk")
+    assert version.tags["mlmd_execution_id"] == "99"
+
+
+def test_a_new_audit_of_the_same_model_is_a_new_version_and_the_old_one_keeps_its_evidence(tracking, make_request):
     request = make_request()
     register_candidate(request, tracking=tracking, blessed=True)
     audit = request.audit / "audit.json"
     audit.write_text(audit.read_text().replace('"blessed":true', '"blessed":false'))
     later = dataclasses.replace(request, stage_tags={**request.stage_tags, "mlmd_execution_id": "99"})
     registration, properties = register_candidate(later, tracking=tracking, blessed=False)
-    assert registration.version == "1"
-    (version,) = Registry(tracking).versions("credit-risk")
+    assert registration.version == "2"
+    old, version = Registry(tracking).versions("credit-risk")
+    assert (old.tags["blessed"], old.digest) == ("true", version.digest)
+    assert [read_evidence(Registry(tracking), f"credit-risk/{number}").audit.blessed for number in (1, 2)] == [True, False]
     assert (version.tags["blessed"], version.tags["mlmd_execution_id"]) == ("false", "99")
     assert version.description.startswith("**keras model, not blessed**")
     assert properties["mlflow_run_id"] == version.tags["register_run_id"]
