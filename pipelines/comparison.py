@@ -87,6 +87,7 @@ def _candidate(run: RunFacts, candidate: CandidateFacts) -> dict[str, Any]:
         **_metrics(audit),
         "gates": [gate.model_dump(mode="json") for gate in audit.gates] if audit else [],
         "not_done": list(audit.not_done) if audit else [],
+        "checks": [check.model_dump(mode="json") for check in audit.checks] if audit else [],
         "champion": audit.champion if audit else None,
         "parity": _parity(candidate),
         **_compiled(candidate),

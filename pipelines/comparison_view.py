@@ -8,6 +8,7 @@ from pipelines.text_layout import columns, indented, printable
 
 DIFFERING_SLICES = 5
 UNDEFINED_SLICES = 3
+FINDINGS = 3
 NOTHING = "-"
 Document = dict[str, Any]
 Row = Sequence[str]
@@ -194,8 +195,19 @@ def _notes(document: Document, width: int) -> str:
         if candidate["stopped"]:
             lines.append(f"{name} was stopped: {candidate['stopped']}")
         lines += [f"{name}, not checked: {text}" for text in candidate["not_done"]]
+        lines += _findings(name, [check for check in candidate["checks"] if check["outcome"] == "failed"])
     lines += [f"gone: {text}" for run in document["runs"] for text in run["missing_artifacts"]]
     return "".join(indented(line, width, by=0) for line in lines)
+
+
+def _findings(name: str, failed: Sequence[Document]) -> list[str]:
+    """Checks beyond their limits; they bless nothing, so the first few are told and the others counted."""
+    lines = [
+        f"{name}, look at {check['name']}: {shown(check['value'])}, limit {shown(check['limit'])}; {check['detail']}"
+        for check in failed[:FINDINGS]
+    ]
+    hidden = len(failed) - FINDINGS
+    return [*lines, f"{name}: {hidden} more findings (see --json)"] if hidden > 0 else lines
 
 
 def _link(document: Document, width: int) -> str:

@@ -142,7 +142,7 @@ def _candidate_stages(config: PipelineConfig, framework: Framework, data_digest:
         StagePlan(trainer, ("transform", "schema"), {**common, **_training(config, framework, data_digest)}),
         StagePlan(exporter, (trainer, "transform", "ingest"), {**contracts, **_code("components/exporter")}),
         StagePlan(compiler, (exporter, "ingest"), {**contracts, "model_name": config.name, **_code("components/xla_compiler")}),
-        StagePlan(auditor, (compiler, exporter, "ingest"), {**contracts, **audit, **_code("components/auditor")}),
+        StagePlan(auditor, (compiler, exporter, trainer, "ingest"), {**contracts, **audit, **_code("components/auditor")}),
         StagePlan(
             f"{framework}-registrar",
             (auditor, compiler, exporter, trainer),

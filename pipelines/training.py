@@ -92,6 +92,7 @@ def _candidate_stages(plan: PipelinePlan, framework: Framework, stages: dict[str
         model=model,
         parity=parity,
         compile_report=compile_report,
+        model_run=trainer.outputs["model_run"],
         **plan.parameters(names["auditor"]),
     )
     registrar = Registrar(

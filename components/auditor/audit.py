@@ -10,11 +10,21 @@ import numpy as np
 
 from components.auditor import evaluation, gates, predictions
 from components.auditor.bootstrap import bootstrap_intervals
+from components.auditor.checks.gather import Material, gather
 from components.auditor.slices import WHOLE, Points, SliceId, SliceRows, decision_changes, metric_values
 from components.core import files
 from components.core.contracts import AuditSpec, Champion, DataSpec, Framework, ServingSpec
 from components.core.errors import AuditError
-from components.core.measurements import AuditReport, CompileReport, DecisionChange, Gate, MetricValue, ParityReport, SliceReport
+from components.core.measurements import (
+    AuditReport,
+    CompileReport,
+    DecisionChange,
+    Gate,
+    MetricValue,
+    ParityReport,
+    SliceReport,
+    TrainingFacts,
+)
 
 Pipeline = contextlib.AbstractContextManager[beam.Pipeline]
 SAME_MODEL = "the candidate is the champion (same tree digest), and a model is not compared with itself"
@@ -28,7 +38,8 @@ class Candidate:
     Attributes:
         framework: of the candidate.
         model: folder of its SavedModel.
-        eval_split: folder of the eval split's TFRecord files (raw tf.Examples).
+        train_split, eval_split: folders of the splits' TFRecord files (raw tf.Examples).
+        training: what its training wrote down.
         parity, compiled: what was measured before.
         data, audit, serving: the specs.
         champion: the baseline, None without one.
@@ -36,7 +47,9 @@ class Candidate:
 
     framework: Framework
     model: Path
+    train_split: Path
     eval_split: Path
+    training: TrainingFacts
     parity: ParityReport
     compiled: CompileReport
     data: DataSpec
@@ -78,7 +91,8 @@ def audit_candidate(
     _check_digests(candidate)
     split = predictions.read_eval_split(candidate.eval_split, candidate.data)
     baseline = candidate.baseline
-    scored = predictions.predict(split, candidate.data, candidate=candidate.model, champion=baseline.path if baseline else None)
+    score = predictions.load_score(candidate.model, candidate.data)
+    scored = predictions.predict(split, candidate.data, candidate=score, champion=baseline.path if baseline else None)
     predictions.write_predictions(predictions_path, scored)
     slices = SliceRows.of(scored, candidate.audit)
     config = evaluation.build_eval_config(
@@ -87,14 +101,15 @@ def audit_candidate(
     evaluation.run_tfma(scored, config, pipeline(), output_path=str(evaluation_path))
     report = _report(candidate, scored, slices, evaluation_path=str(evaluation_path))
     _check_against_tfma(report, slices, evaluation.read_failures(str(evaluation_path)))
-    return report
+    material = Material(candidate.model, score, split.examples, candidate.train_split, candidate.eval_split, candidate.training)
+    return report.model_copy(update=gather(scored, candidate.data, candidate.audit, material))
 
 
 def _check(candidate: Candidate) -> None:
     audit, parity, compiled, serving = candidate.audit, candidate.parity, candidate.compiled, candidate.serving
     if not audit.floors and not audit.ceilings:
         raise AuditError("auditor: the audit has no floors and no ceilings, so it would audit nothing; give at least one in pipeline.toml")
-    for name, report in (("parity.json", parity), ("compile.json", compiled)):
+    for name, report in (("parity.json", parity), ("compile.json", compiled), ("training_facts.json", candidate.training)):
         if report.framework != candidate.framework:
             raise AuditError(
                 f"auditor: {name} is of {report.framework}, the candidate of {candidate.framework}; wire one framework's stages"

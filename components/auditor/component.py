@@ -14,8 +14,9 @@ _PARAMETERS = ("data_spec", "audit_spec", "serving_spec", "champion", "tracking"
 class AuditorSpec(component_spec.ComponentSpec):
     """Inputs, outputs and parameters of the auditor.
 
-    Inputs: raw `examples` with an eval split, the final `model`, its `parity` and `compile_report`. Parameters: `framework`; `data_spec`,
-    `audit_spec`, `serving_spec`, `tracking` (JSON of the contract of that name); `champion` (JSON of Champion, or empty);
+    Inputs: raw `examples` with the splits train and eval, the final `model`, its `parity` and `compile_report`, the `model_run` of its
+    training. Parameters: `framework`; `data_spec`, `audit_spec`, `serving_spec`, `tracking` (JSON of the contract of that name); `champion`
+    (JSON of Champion, or empty);
     `code_fingerprint`.
     """
 
@@ -25,6 +26,7 @@ class AuditorSpec(component_spec.ComponentSpec):
         "model": component_spec.ChannelParameter(type=standard_artifacts.Model),
         "parity": component_spec.ChannelParameter(type=artifacts.ParityReport),
         "compile_report": component_spec.ChannelParameter(type=artifacts.CompileReport),
+        "model_run": component_spec.ChannelParameter(type=standard_artifacts.ModelRun),
     }
     OUTPUTS = {
         "evaluation": component_spec.ChannelParameter(type=standard_artifacts.ModelEvaluation),

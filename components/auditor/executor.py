@@ -16,7 +16,16 @@ from components.core import files
 from components.core.contracts import FRAMEWORKS, AuditSpec, Champion, Contract, DataSpec, ServingSpec, TrackingSpec
 from components.core.errors import AuditError
 from components.core.execution import StageExecution, execution_output
-from components.core.measurements import AUDIT_FILE, COMPILE_FILE, PARITY_FILE, CompileReport, ParityReport, read_measurement
+from components.core.measurements import (
+    AUDIT_FILE,
+    COMPILE_FILE,
+    PARITY_FILE,
+    TRAINING_FACTS_FILE,
+    CompileReport,
+    ParityReport,
+    TrainingFacts,
+    read_measurement,
+)
 from components.core.tracking import StageRun
 
 Artifacts = dict[str, list[types.Artifact]]
@@ -62,7 +71,9 @@ def read_candidate(input_dict: Artifacts, exec_properties: dict[str, Any]) -> Ca
     return Candidate(
         framework=framework,
         model=Path(path_utils.serving_model_path(model.uri)),
+        train_split=Path(artifact_utils.get_split_uri(input_dict["examples"], "train")),
         eval_split=Path(artifact_utils.get_split_uri(input_dict["examples"], "eval")),
+        training=read_measurement(TrainingFacts, artifact_utils.get_single_uri(input_dict["model_run"]), TRAINING_FACTS_FILE),
         parity=read_measurement(ParityReport, artifact_utils.get_single_uri(input_dict["parity"]), PARITY_FILE),
         compiled=read_measurement(CompileReport, artifact_utils.get_single_uri(input_dict["compile_report"]), COMPILE_FILE),
         data=_spec(DataSpec, exec_properties, "data_spec"),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from components.core import files
 from components.core.contracts import DataSpec, slice_feature
 from components.core.errors import AuditError
 
+Score = Callable[[Sequence[bytes]], npt.NDArray[np.float32]]
 PREDICTIONS_FILE = "predictions.parquet"
 BATCH_ROWS = 1024
 """Rows of one call of the model; a bound on memory, nothing else depends on it."""
@@ -96,14 +98,15 @@ def read_eval_split(folder: Path | str, data: DataSpec) -> EvalSplit:
     return EvalSplit(examples=tuple(examples), labels=columns[data.label.name], slices=slices)
 
 
-def score_examples(model: Path | str, split: EvalSplit, data: DataSpec) -> npt.NDArray[np.float32]:
-    """Runs `serving_default` of the SavedModel over the split.
+def load_score(model: Path | str, data: DataSpec) -> Score:
+    """Loads a SavedModel once.
 
     Returns:
-        float32[N, C]: `scores`, columns in the order of `data.label.classes`. They may be not finite.
+        A function from serialized tf.Examples to float32[N, C]: `scores` of `serving_default`, columns in the order of
+        `data.label.classes`. They may be not finite. It raises AuditError on outputs of another shape or class order.
 
     Raises:
-        AuditError: no such signature, or outputs of another shape or class order.
+        AuditError: no such signature.
     """
     import tensorflow as tf
 
@@ -112,13 +115,17 @@ def score_examples(model: Path | str, split: EvalSplit, data: DataSpec) -> npt.N
         raise AuditError(f"auditor: {model} has no signature serving_default; export it again by the exporter")
     signature = loaded.signatures["serving_default"]
     (argument,) = signature.structured_input_signature[1]
-    scores = []
-    for start in range(0, len(split.examples), BATCH_ROWS):
-        batch = split.examples[start : start + BATCH_ROWS]
-        outputs = signature(**{argument: tf.constant(batch)})
-        _check_outputs(outputs, len(batch), data, model=str(model))
-        scores.append(outputs["scores"].numpy())
-    return np.concatenate(scores).astype(np.float32)
+
+    def score(examples: Sequence[bytes]) -> npt.NDArray[np.float32]:
+        scores = []
+        for start in range(0, len(examples), BATCH_ROWS):
+            batch = examples[start : start + BATCH_ROWS]
+            outputs = signature(**{argument: tf.constant(batch)})
+            _check_outputs(outputs, len(batch), data, model=str(model))
+            scores.append(outputs["scores"].numpy())
+        return np.concatenate(scores).astype(np.float32)
+
+    return score
 
 
 def _check_outputs(outputs: dict[str, Any], rows: int, data: DataSpec, *, model: str) -> None:
@@ -134,16 +141,16 @@ def _check_outputs(outputs: dict[str, Any], rows: int, data: DataSpec, *, model:
         raise AuditError(f"auditor: {model}: classes are {list(order)}, pipeline.toml says {list(data.label.classes)}; train it again")
 
 
-def predict(split: EvalSplit, data: DataSpec, *, candidate: Path | str, champion: Path | str | None = None) -> Predictions:
-    """Scores the split with the candidate and, if there is one, with the champion."""
+def predict(split: EvalSplit, data: DataSpec, *, candidate: Score, champion: Path | str | None = None) -> Predictions:
+    """Scores the split with the candidate, as `load_score` gave it, and, if there is one, with the champion."""
     return Predictions(
         classes=data.label.classes,
         positive=data.label.positive_index,
         labels=split.labels,
-        scores=score_examples(candidate, split, data),
+        scores=candidate(split.examples),
         slices=split.slices,
         digests=tuple(hashlib.sha256(example).hexdigest() for example in split.examples),
-        champion_scores=None if champion is None else score_examples(champion, split, data),
+        champion_scores=None if champion is None else load_score(champion, data)(split.examples),
     )
 
 

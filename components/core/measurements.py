@@ -186,6 +186,54 @@ class DecisionChange(Contract):
     to_negative: int
 
 
+class Check(Contract):
+    """Something that an audit looked at beside its gates; it blesses nothing and stops nothing.
+
+    Attributes:
+        name: e.g. `calibration/expected_error`, `fairness/Home/four_fifths_good`, `graph/large_constants`.
+        outcome: `measured` where there is no limit.
+        value: measured, None where it was not checked.
+        limit: that it was held against, None without one.
+        detail: one line: of what, the worst case, or why it was not checked.
+        remedy: one line, empty unless it failed.
+    """
+
+    name: str
+    outcome: Literal["passed", "failed", "measured", "not checked"]
+    value: float | None = None
+    limit: float | None = None
+    detail: str = ""
+    remedy: str = ""
+
+
+class ReliabilityBin(Contract):
+    """Rows with scores next to each other: how many are positive, and what the model says on average."""
+
+    size: int
+    positives: int
+    mean_score: float
+
+
+class GroupFacts(Contract):
+    """How the decisions at the operating threshold fall on one group.
+
+    Attributes:
+        key, value: the slice.
+        size, positives: rows, and rows of the positive class.
+        decided_positive: rows that the model decides positive.
+        true_positive: those of them that are.
+        judged: large enough.
+    """
+
+    key: str
+    value: str
+    size: int
+    positives: int
+    decided_positive: int
+    true_positive: int
+    judged: bool
+
+
 class AuditReport(Contract):
     """The audit of one candidate (file `audit.json`).
 
@@ -198,6 +246,9 @@ class AuditReport(Contract):
         champion: `name/version` of the baseline, or None.
         not_done: checks that were asked for and could not be done, one line each.
         decision_changes: against the champion; the whole eval split first, then slices; empty without a champion.
+        checks: what else was looked at.
+        reliability: bins of equal size, from the lowest score up.
+        groups: the slices as the checks of fairness count them.
     """
 
     schema_version: Literal[1] = 1
@@ -214,6 +265,9 @@ class AuditReport(Contract):
     operating_threshold: float = 0.5
     positives: int = 0
     decision_changes: tuple[DecisionChange, ...] = ()
+    checks: tuple[Check, ...] = ()
+    reliability: tuple[ReliabilityBin, ...] = ()
+    groups: tuple[GroupFacts, ...] = ()
 
 
 class Registration(Contract):

@@ -11,7 +11,7 @@ from components.core.errors import StoreError, TandemError
 from components.core.evidence import CandidateEvidence
 from components.core.ledger import DECISIONS, Entry
 from components.core.lineage import MetadataStore, lineage_of
-from components.core.measurements import AuditReport, BucketReport, Gate
+from components.core.measurements import AuditReport, BucketReport, Check, Gate
 from components.core.rollout import Traffic, rollback_reason, traffic
 from infra.console.access import Permission
 from infra.console.actions import Action, actions
@@ -24,6 +24,7 @@ from infra.console.measurements_view import MetricRow, SliceGroup, metric_rows, 
 from infra.console.settings import ConsoleSettings, ModelSettings
 from infra.console.wording import moment
 
+_ORDER = ("failed", "not checked", "passed", "measured")
 NOT_SAID = "The ledger does not hold, so what stands in it is not said here."
 
 
@@ -40,6 +41,7 @@ class CandidatePage:
         champion_buckets: rows a call -> its latency.
         beside: the champion's own audit; None where there is no other champion. Its metrics stand in the champion's column where the
             candidate's audit compared it with nothing, its slices always.
+        checks: what else the audit looked at, those beyond their limits first.
         rolled_back: why it was taken out of production; empty where it was not.
     """
 
@@ -54,6 +56,7 @@ class CandidatePage:
     champion_note: str
     champion_buckets: dict[int, BucketReport]
     beside: AuditReport | None
+    checks: list[Check]
     rolled_back: str
     metrics: list[MetricRow]
     tiles: list[Tile]
@@ -120,6 +123,7 @@ def candidate_page(
         champion_note=note,
         champion_buckets={bucket.batch: bucket for bucket in (compiled.buckets if compiled else ())},
         beside=own,
+        checks=sorted(audit.checks, key=lambda check: _ORDER.index(check.outcome)),
         rolled_back=rollback_reason(split, subject),
         metrics=metric_rows(audit, metrics),
         tiles=glance(evidence, champion, slices, beside=metrics, settings=model),

@@ -23,6 +23,7 @@ BENCHES = {
     "command_line": "CPU of the commands that people wait for",
     "torch_feed": "the torch feed against the bare tf.data reader",
     "serving_load": "the embedded model server under load, beside the bare function and mlflow models serve",
+    "audit_checks": "the audit's checks beyond TFMA, beside the TFMA run of the same model",
     "router_overhead": "what the router adds to a call, and how it splits",
     "five_seeds": "eval AUC of both frameworks over five seeds",
 }

@@ -9,7 +9,15 @@ import pytest
 
 from components.core import files
 from components.core.contracts import AuditSpec, Band, Champion, DataSpec, Feature, Label, ServingSpec, TrackingSpec
-from components.core.measurements import AuditReport, BucketReport, CompileReport, ParityReport
+from components.core.measurements import (
+    AuditReport,
+    BucketReport,
+    CompileReport,
+    Histogram,
+    ParameterFacts,
+    ParityReport,
+    TrainingFacts,
+)
 
 BEAM_ARGS = ["--runner=FnApiRunner", "--sdk_container_image=none"]
 
@@ -46,8 +54,8 @@ def data_spec() -> DataSpec:
     )
 
 
-def _rows(count: int = 200) -> Rows:
-    generator = np.random.default_rng(7)
+def _rows(count: int = 200, seed: int = 7) -> Rows:
+    generator = np.random.default_rng(seed)
     # no two rows alike: a batched sigmoid may differ in the last bit by a row's place in the batch, and that would break ties at random
     x = generator.normal(size=count).astype(np.float32).astype(np.float64)
     labels = np.where(generator.random(count) < 1 / (1 + np.exp(-2 * x)), "bad", "good")
@@ -66,28 +74,35 @@ def rows() -> Rows:
 @pytest.fixture(scope="session")
 def write_examples(tmp_path_factory) -> Callable[[Rows], Path]:
     def write(rows: Rows) -> Path:
-        """An Examples artifact's folder with the split `eval` in two files."""
+        """An Examples artifact's folder with the split `eval` in two files, and other rows in the split `train`."""
         import tensorflow as tf
 
         def text(value: str) -> "tf.train.Feature":
             return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()]))
 
+        def example(rows: Rows, row: int) -> bytes:
+            features = {
+                "Status": text(rows.labels[row]),
+                "Home": text(rows.homes[row]),
+                "slice_Home": text(rows.homes[row]),
+                "slice_x_band": text(rows.bands[row]),
+            }
+            if not np.isnan(rows.x[row]):
+                features["x"] = tf.train.Feature(float_list=tf.train.FloatList(value=[rows.x[row]]))
+            return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
         folder = tmp_path_factory.mktemp("examples")
-        (folder / "Split-eval").mkdir()
-        half = len(rows.labels) // 2
-        for part, taken in enumerate((range(half), range(half, len(rows.labels)))):
-            path = folder / "Split-eval" / f"data_tfrecord-0000{part}-of-00002.gz"
-            with tf.io.TFRecordWriter(str(path), "GZIP") as writer:
+        half, train = len(rows.labels) // 2, _rows(300, seed=8)
+        parts = {
+            "Split-eval/data_tfrecord-00000-of-00002.gz": (rows, range(half)),
+            "Split-eval/data_tfrecord-00001-of-00002.gz": (rows, range(half, len(rows.labels))),
+            "Split-train/data_tfrecord-00000-of-00001.gz": (train, range(300)),
+        }
+        for name, (source, taken) in parts.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            with tf.io.TFRecordWriter(str(folder / name), "GZIP") as writer:
                 for row in taken:
-                    features = {
-                        "Status": text(rows.labels[row]),
-                        "Home": text(rows.homes[row]),
-                        "slice_Home": text(rows.homes[row]),
-                        "slice_x_band": text(rows.bands[row]),
-                    }
-                    if not np.isnan(rows.x[row]):
-                        features["x"] = tf.train.Feature(float_list=tf.train.FloatList(value=[rows.x[row]]))
-                    writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+                    writer.write(example(source, row))
         return folder
 
     return write
@@ -185,6 +200,29 @@ def _compiled(model: Path, *, compiled: bool = True) -> CompileReport:
     )
 
 
+def parameter(name: str, *, trainable: bool = True, weight: float | None = 1.0, gradient: float | None = 0.1) -> ParameterFacts:
+    histogram = Histogram(edges=(0.0, 1.0), counts=(2,))
+    return ParameterFacts(name=name, shape=(2,), trainable=trainable, weight_norm=weight, gradient_norm=gradient, histogram=histogram)
+
+
+def training_facts(*parameters: ParameterFacts) -> TrainingFacts:
+    return TrainingFacts(
+        framework="keras",
+        run_id="r",
+        device="cpu",
+        precision="32",
+        seed=1,
+        epochs_run=1,
+        best_epoch=1,
+        steps=1,
+        seconds=1.0,
+        parameter_count=4,
+        metrics={},
+        parameters=parameters or (parameter("dense/kernel"), parameter("dense/bias")),
+        input_fingerprint="f",
+    )
+
+
 @pytest.fixture(scope="session")
 def parity() -> Callable[..., ParityReport]:
     return _parity
@@ -235,14 +273,16 @@ def audit_stage(tmp_path_factory, data_spec, tracking) -> Callable[..., Audited]
             return made
 
         split = artifact(standard_artifacts.Examples, "examples", examples)
-        split.split_names = artifact_utils.encode_split_names(["eval"])
+        split.split_names = artifact_utils.encode_split_names(["train", "eval"])
         files.write_json(folder / "parity" / "parity.json", parity.model_dump(mode="json"))
         files.write_json(folder / "compile" / "compile.json", compiled.model_dump(mode="json"))
+        files.write_json(folder / "model_run" / "training_facts.json", training_facts().model_dump(mode="json"))
         inputs = {
             "examples": [split],
             "model": [artifact(standard_artifacts.Model, "model", model)],
             "parity": [artifact(artifacts.ParityReport, "parity")],
             "compile_report": [artifact(artifacts.CompileReport, "compile")],
+            "model_run": [artifact(standard_artifacts.ModelRun, "model_run")],
         }
         outputs = {
             "evaluation": [artifact(standard_artifacts.ModelEvaluation, "evaluation")],

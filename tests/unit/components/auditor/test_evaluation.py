@@ -38,7 +38,8 @@ STOCK = {
 @pytest.fixture(scope="module")
 def scored(examples, data_spec, good_model, poor_model) -> predictions.Predictions:
     split = predictions.read_eval_split(examples / "Split-eval", data_spec)
-    return predictions.predict(split, data_spec, candidate=good_model / "Format-Serving", champion=poor_model / "Format-Serving")
+    score = predictions.load_score(good_model / "Format-Serving", data_spec)
+    return predictions.predict(split, data_spec, candidate=score, champion=poor_model / "Format-Serving")
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +154,7 @@ def test_the_component_extends_the_evaluator():
         "model": types.Channel(type=standard_artifacts.Model),
         "parity": types.Channel(type=artifacts.ParityReport),
         "compile_report": types.Channel(type=artifacts.CompileReport),
+        "model_run": types.Channel(type=standard_artifacts.ModelRun),
     }
     names = ("data_spec", "audit_spec", "serving_spec", "champion", "tracking", "framework", "code_fingerprint")
     stage = Auditor(**channels, **dict.fromkeys(names, ""))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from components.core.dossier import Dossier
 from components.core.evidence import CandidateEvidence
 from components.core.ledger import Subject
 from components.core.measurements import AuditReport, Gate
@@ -31,6 +32,7 @@ def evidence() -> Callable[..., CandidateEvidence]:
             audit=AuditReport(framework="keras", digest=DIGEST, blessed=passed, size=10, gates=gates),
             parity=None,
             compiled=None,
+            dossier=Dossier(framework="keras", model_digest=DIGEST, training_run_id="run", recorded={}, files={"audit.json": "c" * 64}),
             author=author,
             author_vouched=True,
         )
