@@ -91,8 +91,8 @@ def audit_candidate(
     _check_digests(candidate)
     split = predictions.read_eval_split(candidate.eval_split, candidate.data)
     baseline = candidate.baseline
-    score = predictions.load_score(candidate.model, candidate.data)
-    scored = predictions.predict(split, candidate.data, candidate=score, champion=baseline.path if baseline else None)
+    model = predictions.LoadedModel(candidate.model, candidate.data)
+    scored = predictions.predict(split, candidate.data, candidate=model, champion=baseline.path if baseline else None)
     predictions.write_predictions(predictions_path, scored)
     slices = SliceRows.of(scored, candidate.audit)
     config = evaluation.build_eval_config(
@@ -101,7 +101,7 @@ def audit_candidate(
     evaluation.run_tfma(scored, config, pipeline(), output_path=str(evaluation_path))
     report = _report(candidate, scored, slices, evaluation_path=str(evaluation_path))
     _check_against_tfma(report, slices, evaluation.read_failures(str(evaluation_path)))
-    material = Material(candidate.model, score, split.examples, candidate.train_split, candidate.eval_split, candidate.training)
+    material = Material(candidate.model, model, split.examples, candidate.train_split, candidate.eval_split, candidate.training)
     return report.model_copy(update=gather(scored, candidate.data, candidate.audit, material))
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ import numpy.typing as npt
 from components.core import files
 from components.core.contracts import DataSpec, slice_feature
 from components.core.errors import AuditError
+from components.core.served_model import SCORES, SERVING_DEFAULT, SERVING_RAW
 
-Score = Callable[[Sequence[bytes]], npt.NDArray[np.float32]]
 PREDICTIONS_FILE = "predictions.parquet"
 BATCH_ROWS = 1024
 """Rows of one call of the model; a bound on memory, nothing else depends on it."""
@@ -98,34 +98,54 @@ def read_eval_split(folder: Path | str, data: DataSpec) -> EvalSplit:
     return EvalSplit(examples=tuple(examples), labels=columns[data.label.name], slices=slices)
 
 
-def load_score(model: Path | str, data: DataSpec) -> Score:
-    """Loads a SavedModel once.
-
-    Returns:
-        A function from serialized tf.Examples to float32[N, C]: `scores` of `serving_default`, columns in the order of
-        `data.label.classes`. They may be not finite. It raises AuditError on outputs of another shape or class order.
+class LoadedModel:
+    """A SavedModel of the served-model contract, loaded once.
 
     Raises:
-        AuditError: no such signature.
+        AuditError: it has no signature `serving_default`; from its methods: outputs of another shape or class order.
     """
-    import tensorflow as tf
 
-    loaded = tf.saved_model.load(str(model))
-    if "serving_default" not in loaded.signatures:
-        raise AuditError(f"auditor: {model} has no signature serving_default; export it again by the exporter")
-    signature = loaded.signatures["serving_default"]
-    (argument,) = signature.structured_input_signature[1]
+    def __init__(self, model: Path | str, data: DataSpec) -> None:
+        import tensorflow as tf
 
-    def score(examples: Sequence[bytes]) -> npt.NDArray[np.float32]:
+        self._data, self._model = data, str(model)
+        self._loaded = tf.saved_model.load(self._model)
+        self._signature = self._of(SERVING_DEFAULT)
+        (self._argument,) = self._signature.structured_input_signature[1]
+
+    def score(self, examples: Sequence[bytes]) -> npt.NDArray[np.float32]:
+        """Scores of serialized tf.Examples.
+
+        Returns:
+            float32[N, C]: `scores` of `serving_default`, columns in the order of `data.label.classes`. They may be not finite.
+        """
+        import tensorflow as tf
+
         scores = []
         for start in range(0, len(examples), BATCH_ROWS):
             batch = examples[start : start + BATCH_ROWS]
-            outputs = signature(**{argument: tf.constant(batch)})
-            _check_outputs(outputs, len(batch), data, model=str(model))
-            scores.append(outputs["scores"].numpy())
+            outputs = self._signature(**{self._argument: tf.constant(batch)})
+            _check_outputs(outputs, len(batch), self._data, model=self._model)
+            scores.append(outputs[SCORES].numpy())
         return np.concatenate(scores).astype(np.float32)
 
-    return score
+    def score_raw(self, inputs: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
+        """Scores of raw columns, float32[N, C], in one call of `serving_raw`.
+
+        Args:
+            inputs: input name -> column [N], as `served_model.raw_inputs` makes them.
+        """
+        import tensorflow as tf
+
+        outputs = self._of(SERVING_RAW)(**{name: tf.constant(column) for name, column in inputs.items()})
+        _check_outputs(outputs, len(next(iter(inputs.values()))), self._data, model=self._model)
+        scores: npt.NDArray[np.float32] = outputs[SCORES].numpy()
+        return scores
+
+    def _of(self, name: str) -> Any:
+        if name not in self._loaded.signatures:
+            raise AuditError(f"auditor: {self._model} has no signature {name}; export it again by the exporter")
+        return self._loaded.signatures[name]
 
 
 def _check_outputs(outputs: dict[str, Any], rows: int, data: DataSpec, *, model: str) -> None:
@@ -141,16 +161,16 @@ def _check_outputs(outputs: dict[str, Any], rows: int, data: DataSpec, *, model:
         raise AuditError(f"auditor: {model}: classes are {list(order)}, pipeline.toml says {list(data.label.classes)}; train it again")
 
 
-def predict(split: EvalSplit, data: DataSpec, *, candidate: Score, champion: Path | str | None = None) -> Predictions:
-    """Scores the split with the candidate, as `load_score` gave it, and, if there is one, with the champion."""
+def predict(split: EvalSplit, data: DataSpec, *, candidate: LoadedModel, champion: Path | str | None = None) -> Predictions:
+    """Scores the split with the candidate and, if there is one, with the champion."""
     return Predictions(
         classes=data.label.classes,
         positive=data.label.positive_index,
         labels=split.labels,
-        scores=candidate(split.examples),
+        scores=candidate.score(split.examples),
         slices=split.slices,
         digests=tuple(hashlib.sha256(example).hexdigest() for example in split.examples),
-        champion_scores=None if champion is None else load_score(champion, data)(split.examples),
+        champion_scores=None if champion is None else LoadedModel(champion, data).score(split.examples),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the audit's checks beyond TFMA cost beside the TFMA run of the same model: CPU seconds of one process, in turn, start-up left out."""
+"""CPU of the audit's checks beyond TFMA beside the TFMA run of the same model: one process, in turn, start-up left out."""
 
 import time
 from collections.abc import Callable
@@ -39,10 +39,10 @@ def _subjects(artifacts: Path, scratch: Path) -> dict[str, Callable[[int], float
         _newest(artifacts / f"{FRAMEWORK}-xla-compiler" / "model") / "Format-Serving",
     )
     facts = read_measurement(TrainingFacts, str(_newest(artifacts / f"{FRAMEWORK}-trainer" / "model_run")), TRAINING_FACTS_FILE)
-    score = predictions.load_score(model, data)
+    loaded = predictions.LoadedModel(model, data)
     split = predictions.read_eval_split(examples / "Split-eval", data)
-    scored = predictions.predict(split, data, candidate=score)
-    material = Material(model, score, split.examples, examples / "Split-train", examples / "Split-eval", facts)
+    scored = predictions.predict(split, data, candidate=loaded)
+    material = Material(model, loaded, split.examples, examples / "Split-train", examples / "Split-eval", facts)
     judged = [(metric, *found) for metric, found in SliceRows.of(scored, audit).judged]
     spec = evaluation.build_eval_config(data, audit, judged=judged, with_champion=False)
 

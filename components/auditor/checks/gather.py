@@ -10,7 +10,7 @@ from components.auditor.checks.graph import graph_checks
 from components.auditor.checks.leakage import MAX_TRAIN_ROWS, leakage_checks, read_rows
 from components.auditor.checks.parameters import parameter_checks
 from components.auditor.checks.robustness import robustness_checks, sample_of
-from components.auditor.predictions import Predictions, Score
+from components.auditor.predictions import LoadedModel, Predictions
 from components.core.contracts import AuditSpec, DataSpec
 from components.core.measurements import TrainingFacts
 
@@ -21,14 +21,14 @@ class Material:
 
     Attributes:
         saved_model: folder of the candidate.
-        score: the candidate, loaded.
+        model: the candidate, loaded.
         examples: serialized tf.Examples of the eval split, in the order of the predictions.
         train_split, eval_split: folders of raw tf.Examples.
         training: what its training wrote down.
     """
 
     saved_model: Path
-    score: Score
+    model: LoadedModel
     examples: tuple[bytes, ...]
     train_split: Path
     eval_split: Path
@@ -46,12 +46,12 @@ def gather(scored: Predictions, data: DataSpec, audit: AuditSpec, material: Mate
     groups = groups_of(own, positives, scored.slices, threshold=audit.operating_threshold, min_size=audit.min_slice_size)
     positive = scored.classes[scored.positive]
     negative = " or ".join(name for name in scored.classes if name != positive)
-    sample = sample_of(material.examples, positives, own, threshold=audit.operating_threshold, seed=audit.seed)
+    sample = sample_of(data, material.examples, positives=positives, scores=own, threshold=audit.operating_threshold, seed=audit.seed)
     checks = (
         *calibrated,
         *fairness_checks(groups, classes=(negative, positive)),
         *leakage_checks(read_rows(material.train_split, data, at_most=MAX_TRAIN_ROWS), read_rows(material.eval_split, data)),
-        *robustness_checks(sample, material.score, data, seed=audit.seed),
+        *robustness_checks(sample, material.model.score_raw, data, seed=audit.seed),
         *parameter_checks(material.training),
         *graph_checks(material.saved_model),
     )

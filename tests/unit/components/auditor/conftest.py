@@ -121,14 +121,25 @@ def write_model(tmp_path_factory) -> Callable[..., Path]:
 
             @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
             def serve(self, examples):
-                x = tf.io.parse_example(examples, {"x": tf.io.FixedLenFeature([], tf.float32, default_value=float("nan"))})["x"]
+                return self.answer(
+                    tf.io.parse_example(examples, {"x": tf.io.FixedLenFeature([], tf.float32, default_value=float("nan"))})["x"]
+                )
+
+            @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x"), tf.TensorSpec([None], tf.string, name="Home")])
+            def serve_raw(self, x, Home):
+                del Home
+                return self.answer(x)
+
+            def answer(self, x):
                 score = tf.sigmoid(self.weight * x + bias)
                 names = tf.tile(tf.constant([list(classes)]), [tf.shape(x)[0], 1])
                 return {"scores": tf.stack([1.0 - score, score], axis=1), "classes": names}
 
         folder = tmp_path_factory.mktemp("model")
         module = Tiny()
-        tf.saved_model.save(module, str(folder / "Format-Serving"), signatures={"serving_default": module.serve})
+        tf.saved_model.save(
+            module, str(folder / "Format-Serving"), signatures={"serving_default": module.serve, "serving_raw": module.serve_raw}
+        )
         return folder
 
     return write

@@ -154,15 +154,16 @@ def test_rows_are_read_as_they_were_written(rows, examples, data_spec):
 
 @pytest.fixture
 def sample(rows, examples, data_spec):
-    """The eval rows; the model is 1 / (1 + exp(-2 x)), Home counts for nothing, a missing x is a score of 0.5 here."""
+    """The eval rows; the model is 1 / (1 + exp(-2 x)), Home counts for nothing, a missing x is a score of 0.5."""
     serialized = read_eval_split(examples / "Split-eval", data_spec).examples
 
-    def score(given):
-        values = [tf.train.Example.FromString(example).features.feature["x"].float_list.value for example in given]
-        positive = np.array([1 / (1 + np.exp(-2 * value[0])) if value else 0.5 for value in values])
+    def score(inputs):
+        x = inputs["x"].astype(np.float64)
+        positive = np.where(np.isnan(x), 0.5, 1 / (1 + np.exp(-2 * x)))
         return np.stack([1 - positive, positive], axis=1).astype(np.float32)
 
-    return sample_of(serialized, rows.positives, score(serialized)[:, 1], threshold=0.5, seed=0), score
+    scores = score({"x": rows.x})[:, 1]
+    return sample_of(data_spec, serialized, positives=rows.positives, scores=scores, threshold=0.5, seed=0), score
 
 
 def test_what_counts_loses_when_it_is_shuffled_and_what_does_not_count_loses_nothing(sample, data_spec, rows):
@@ -200,11 +201,13 @@ def test_scores_that_are_not_finite_are_not_checked(sample, data_spec):
     assert {check.outcome for check in robustness_checks(broken, score, data_spec, seed=3)} == {"not checked"}
 
 
-def test_a_large_split_is_sampled():
-    examples = tuple(str(number).encode() for number in range(5000))
-    taken = sample_of(examples, np.zeros(5000, bool), np.arange(5000) / 5000, threshold=0.5, seed=1)
-    assert len(taken.examples) == 1000
-    assert [int(example) / 5000 for example in taken.examples] == taken.scores.tolist()
+def test_a_large_split_is_sampled(examples, data_spec, rows):
+    serialized = read_eval_split(examples / "Split-eval", data_spec).examples * 10
+    x = np.tile(rows.x, 10)
+    taken = sample_of(data_spec, serialized, positives=x > 0, scores=x, threshold=0.5, seed=1)
+    assert taken.size == 1000
+    np.testing.assert_allclose(taken.inputs["x"], taken.scores)
+    assert ((taken.inputs["x"] > 0) == taken.positives).all()
 
 
 def test_parameters_are_named():
@@ -229,7 +232,7 @@ def test_parameters_are_named():
 def test_the_graph_of_a_plain_model(good_model):
     found = by_name(graph_checks(good_model / "Format-Serving"))
     assert {name for name, check in found.items() if check.outcome == "failed"} == set()
-    assert found["graph/signatures"].detail == "serving_default"
+    assert found["graph/signatures"].detail == "serving_default, serving_raw"
     assert found["graph/string_ops"].value > 0
 
 

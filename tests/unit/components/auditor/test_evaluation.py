@@ -38,8 +38,8 @@ STOCK = {
 @pytest.fixture(scope="module")
 def scored(examples, data_spec, good_model, poor_model) -> predictions.Predictions:
     split = predictions.read_eval_split(examples / "Split-eval", data_spec)
-    score = predictions.load_score(good_model / "Format-Serving", data_spec)
-    return predictions.predict(split, data_spec, candidate=score, champion=poor_model / "Format-Serving")
+    loaded = predictions.LoadedModel(good_model / "Format-Serving", data_spec)
+    return predictions.predict(split, data_spec, candidate=loaded, champion=poor_model / "Format-Serving")
 
 
 @pytest.fixture(scope="module")
