@@ -59,6 +59,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (head, less) has seen enough; Python must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # A file or folder that a command was given, or its disk.
+        place = f"{error.filename}: " if error.filename else ""
+        sys.stderr.write(f"tandem: {place}{error.strerror or error}; see that the place is there, writable and not full\n")
+        return EXIT_FAULT
+    except Exception as error:  # noqa: BLE001 - the last resort: one line for people, the rest in a file
+        told = f"{_first_line(error)}; the whole story is in {_keep_traceback()}"
+        sys.stderr.write(f"tandem: a fault of tandem's own: {told}, please report it\n")
+        return EXIT_FAULT
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+
+
+def _keep_traceback() -> str:
+    """Writes the traceback of the exception that is being looked at; the file's path."""
+    import tempfile
+    import traceback
+
+    descriptor, path = tempfile.mkstemp(prefix="tandem-fault-", suffix=".log")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        traceback.print_exc(file=file)
+    return path
 
 
 def _dispatch(words: list[str]) -> int:

@@ -73,6 +73,35 @@ def test_a_fault_is_one_line_and_exit_code_2(tmp_path: Path, monkeypatch: pytest
     assert ".tandem: no such folder" in error
 
 
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    place = tmp_path / "file" / "key.pem"
+    assert cli.main(["keys", "new", "--key", str(place)]) == 2
+    assert capsys.readouterr().err == f"tandem: {place.parent}: File exists; see that the place is there, writable and not full\n"
+    assert cli.main(["keys", "new", "--key", "/proc/none.pem"]) == 2
+    assert "tandem: /proc/none.pem: " in capsys.readouterr().err
+
+
+def test_a_fault_of_our_own_is_one_line_and_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import tempfile
+
+    import pipelines.commands.runs
+
+    def broken(arguments: object) -> int:
+        raise ZeroDivisionError("second\nthird")
+
+    monkeypatch.setattr(pipelines.commands.runs, "execute", broken)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert cli.main(["runs"]) == 2
+    (log,) = tmp_path.iterdir()
+    assert capsys.readouterr().err == (
+        f"tandem: a fault of tandem's own: ZeroDivisionError: second; the whole story is in {log}, please report it\n"
+    )
+    assert "in broken" in log.read_text()
+
+
 def test_a_reader_that_stops_early_is_no_fault(tmp_path: Path) -> None:
     for _ in range(3):
         RunJournal.begin(tmp_path / ".tandem" / "runs", use_case=Path("/c"), plan={str(n): {"p": "x" * 99} for n in range(50)}).end(
