@@ -101,7 +101,7 @@ def audit_candidate(
     evaluation.run_tfma(scored, config, pipeline(), output_path=str(evaluation_path))
     report = _report(candidate, scored, slices, evaluation_path=str(evaluation_path))
     _check_against_tfma(report, slices, evaluation.read_failures(str(evaluation_path)))
-    material = Material(candidate.model, model, split.examples, candidate.train_split, candidate.eval_split, candidate.training)
+    material = Material(candidate.model, model, split.examples, candidate.train_split, candidate.training)
     return report.model_copy(update=gather(scored, candidate.data, candidate.audit, material))
 
 

@@ -67,6 +67,19 @@ class Predictions:
         return np.array([label == self.classes[self.positive] for label in self.labels], dtype=np.bool_)
 
 
+def read_serialized(folder: Path | str, *, at_most: int | None = None) -> list[bytes]:
+    """Serialized tf.Examples of a split's folder (TFRecord, `.gz` or plain), in the order of the sorted files; the first `at_most`."""
+    import tensorflow as tf
+
+    examples: list[bytes] = []
+    for path in sorted(path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(".")):
+        records = tf.data.TFRecordDataset(str(path), compression_type="GZIP" if path.suffix == ".gz" else "")
+        left = -1 if at_most is None else at_most - len(examples)
+        for batch in records.take(left).batch(BATCH_ROWS):
+            examples.extend(batch.numpy().tolist())
+    return examples
+
+
 def read_eval_split(folder: Path | str, data: DataSpec) -> EvalSplit:
     """Reads serialized tf.Examples, their labels and slice values from a split's folder (TFRecord, `.gz` or plain).
 
@@ -75,12 +88,7 @@ def read_eval_split(folder: Path | str, data: DataSpec) -> EvalSplit:
     """
     import tensorflow as tf
 
-    paths = sorted(path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith("."))
-    examples: list[bytes] = []
-    for path in paths:
-        records = tf.data.TFRecordDataset(str(path), compression_type="GZIP" if path.suffix == ".gz" else "")
-        for batch in records.batch(BATCH_ROWS):
-            examples.extend(batch.numpy().tolist())
+    examples = read_serialized(folder)
     if not examples:
         raise AuditError(f"auditor: the eval split in {folder} has no rows, so nothing can be audited; give it rows by the split weights")
     names = [data.label.name, *map(slice_feature, data.slice_keys)]

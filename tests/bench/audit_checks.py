@@ -42,7 +42,7 @@ def _subjects(artifacts: Path, scratch: Path) -> dict[str, Callable[[int], float
     loaded = predictions.LoadedModel(model, data)
     split = predictions.read_eval_split(examples / "Split-eval", data)
     scored = predictions.predict(split, data, candidate=loaded)
-    material = Material(model, loaded, split.examples, examples / "Split-train", examples / "Split-eval", facts)
+    material = Material(model, loaded, split.examples, examples / "Split-train", facts)
     judged = [(metric, *found) for metric, found in SliceRows.of(scored, audit).judged]
     spec = evaluation.build_eval_config(data, audit, judged=judged, with_champion=False)
 

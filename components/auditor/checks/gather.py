@@ -7,10 +7,10 @@ from typing import Any
 from components.auditor.checks.calibration import calibration_checks
 from components.auditor.checks.fairness import fairness_checks, groups_of
 from components.auditor.checks.graph import graph_checks
-from components.auditor.checks.leakage import MAX_TRAIN_ROWS, leakage_checks, read_rows
+from components.auditor.checks.leakage import MAX_TRAIN_ROWS, leakage_checks, rows_of
 from components.auditor.checks.parameters import parameter_checks
 from components.auditor.checks.robustness import robustness_checks, sample_of
-from components.auditor.predictions import LoadedModel, Predictions
+from components.auditor.predictions import LoadedModel, Predictions, read_serialized
 from components.core.contracts import AuditSpec, DataSpec
 from components.core.measurements import TrainingFacts
 
@@ -23,7 +23,7 @@ class Material:
         saved_model: folder of the candidate.
         model: the candidate, loaded.
         examples: serialized tf.Examples of the eval split, in the order of the predictions.
-        train_split, eval_split: folders of raw tf.Examples.
+        train_split: folder of raw tf.Examples.
         training: what its training wrote down.
     """
 
@@ -31,7 +31,6 @@ class Material:
     model: LoadedModel
     examples: tuple[bytes, ...]
     train_split: Path
-    eval_split: Path
     training: TrainingFacts
 
 
@@ -47,10 +46,11 @@ def gather(scored: Predictions, data: DataSpec, audit: AuditSpec, material: Mate
     positive = scored.classes[scored.positive]
     negative = " or ".join(name for name in scored.classes if name != positive)
     sample = sample_of(data, material.examples, positives=positives, scores=own, threshold=audit.operating_threshold, seed=audit.seed)
+    train = read_serialized(material.train_split, at_most=MAX_TRAIN_ROWS)
     checks = (
         *calibrated,
         *fairness_checks(groups, classes=(negative, positive)),
-        *leakage_checks(read_rows(material.train_split, data, at_most=MAX_TRAIN_ROWS), read_rows(material.eval_split, data)),
+        *leakage_checks(rows_of(train, data), rows_of(material.examples, data)),
         *robustness_checks(sample, material.model.score_raw, data, seed=audit.seed),
         *parameter_checks(material.training),
         *graph_checks(material.saved_model),

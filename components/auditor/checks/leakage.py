@@ -7,22 +7,21 @@ so almost perfectly usually knows what happened afterwards.
 import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from components.auditor import formulas
-from components.core.contracts import DataSpec, Feature
+from components.core.contracts import DataSpec
 from components.core.measurements import Check
+from components.core.served_model import input_name, raw_inputs
 
 AUC_LIMIT, LABEL_AUC = 0.95, 0.999
 DUPLICATES_LIMIT = 0.01
 MAX_TRAIN_ROWS = 200_000
 """Of the train split that are read: class shares of 20 bins do not get better by more."""
 _BINS, _PRIOR_ROWS = 20, 10.0
-_BATCH_ROWS = 4096
 _SHOWN = 3
 _Column = npt.NDArray[Any]
 
@@ -45,46 +44,21 @@ class Rows:
         return list(zip(*(column.astype(str) for column in self.columns.values()), strict=True))
 
 
-def read_rows(folder: Path, data: DataSpec, *, at_most: int | None = None) -> Rows:
-    """Reads serialized tf.Examples of a split, the first `at_most` of them in the order of the files."""
+def rows_of(examples: Sequence[bytes], data: DataSpec) -> Rows:
+    """Columns of serialized tf.Examples, as `serving_raw` takes them, and their labels."""
     import tensorflow as tf
 
-    paths = sorted(str(path) for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    wanted: dict[str, Any] = {feature.name: _parsing(feature) for feature in data.features}
-    wanted[data.label.name] = tf.io.FixedLenFeature([], tf.string, default_value="")
-    parts: list[dict[str, _Column]] = []
-    left = at_most
-    for path in paths:
-        records = tf.data.TFRecordDataset(path, compression_type="GZIP" if path.endswith(".gz") else "")
-        for batch in (records if left is None else records.take(left)).batch(_BATCH_ROWS):
-            parts.append({name: _column(value) for name, value in tf.io.parse_example(batch, wanted).items()})
-            left = left if left is None else left - int(batch.shape[0])
-    columns = {name: np.concatenate([part[name] for part in parts]) if parts else np.empty(0, object) for name in wanted}
-    labels = columns.pop(data.label.name)
-    return Rows(columns, labels == data.label.classes[data.label.positive_index])
+    inputs = raw_inputs(data, examples)
+    columns = {feature.name: _column(inputs[input_name(feature.name)].numpy()) for feature in data.features}
+    wanted = {data.label.name: tf.io.FixedLenFeature([], tf.string, default_value="")}
+    labels = tf.io.parse_example(tf.constant(list(examples), tf.string), wanted)[data.label.name].numpy()
+    return Rows(columns, labels == data.label.classes[data.label.positive_index].encode())
 
 
-def _parsing(feature: Feature) -> Any:
-    import tensorflow as tf
-
-    if feature.kind == "category":
-        return tf.io.FixedLenFeature([], tf.string, default_value="")
-    if feature.kind == "integer":
-        return tf.io.RaggedFeature(tf.int64)
-    return tf.io.FixedLenFeature([], tf.float32, default_value=float("nan"))
-
-
-def _column(value: Any) -> _Column:
-    """Text, or float64 with NaN where a row has no value."""
-    if hasattr(value, "row_lengths"):
-        lengths = value.row_lengths().numpy()
-        column = np.full(len(lengths), np.nan)
-        column[lengths > 0] = value.values.numpy()[(np.cumsum(lengths) - lengths)[lengths > 0]]
-        return column
-    found: _Column = value.numpy()
-    if found.dtype == object:
-        return np.array([text.decode("utf-8", "replace") for text in found], object)
-    return found.astype(np.float64)
+def _column(values: _Column) -> _Column:
+    if values.dtype == object:
+        return np.array([text.decode("utf-8", "replace") for text in values], object)
+    return values.astype(np.float64)
 
 
 def leakage_checks(train: Rows, held_out: Rows) -> tuple[Check, ...]:

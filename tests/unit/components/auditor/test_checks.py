@@ -10,10 +10,10 @@ from sklearn.metrics import roc_auc_score
 from components.auditor.checks.calibration import BINS, calibration_checks
 from components.auditor.checks.fairness import fairness_checks, groups_of
 from components.auditor.checks.graph import graph_checks
-from components.auditor.checks.leakage import Rows, feature_auc, leakage_checks, read_rows
+from components.auditor.checks.leakage import Rows, feature_auc, leakage_checks, rows_of
 from components.auditor.checks.parameters import parameter_checks
 from components.auditor.checks.robustness import robustness_checks, sample_of
-from components.auditor.predictions import read_eval_split
+from components.auditor.predictions import read_eval_split, read_serialized
 from components.core.contracts import AuditSpec
 from components.core.errors import AuditError
 from tests.unit.components.auditor.conftest import parameter, training_facts
@@ -145,11 +145,12 @@ def test_leakage_is_not_checked_where_there_is_one_class(split):
 
 
 def test_rows_are_read_as_they_were_written(rows, examples, data_spec):
-    found = read_rows(examples / "Split-eval", data_spec)
+    found = rows_of(read_serialized(examples / "Split-eval"), data_spec)
     np.testing.assert_array_equal(found.columns["x"], rows.x)
     assert found.columns["Home"].tolist() == rows.homes
     assert found.positives.tolist() == rows.positives.tolist()
-    assert len(read_rows(examples / "Split-train", data_spec, at_most=120).positives) == 120
+    assert len(read_serialized(examples / "Split-train", at_most=120)) == 120
+    assert len(read_serialized(examples / "Split-eval", at_most=150)) == 150
 
 
 @pytest.fixture
