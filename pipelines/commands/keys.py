@@ -56,6 +56,14 @@ def _say(*lines: str) -> None:
     write_text(sys.stdout, "\n".join(lines) + "\n")
 
 
+def _tell(arguments: argparse.Namespace, *lines: str) -> None:
+    """What became of the list: for people what changed, for programs the list as it is now."""
+    if arguments.json:
+        _list(arguments)
+    else:
+        _say(*lines)
+
+
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
 
@@ -83,10 +91,11 @@ def _init(arguments: argparse.Namespace) -> None:
     key = private_key(arguments)
     root = PublicKey(public=key.public, owner=arguments.owner, role="admin", enrolled_by=key.key_id, enrolled_at=_now())
     PublicKeys([root.signed_by(key)]).write(path)
-    if arguments.json:
-        _list(arguments)
-        return
-    _say(f"began {path} with {arguments.owner} as admin", f"root key id: {key.key_id}; write it down, whoever verifies compares it")
+    _tell(
+        arguments,
+        f"began {path} with {arguments.owner} as admin",
+        f"root key id: {key.key_id}; write it down, whoever verifies compares it",
+    )
 
 
 def _list_path(arguments: argparse.Namespace) -> Path:
@@ -106,10 +115,7 @@ def _enrol(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"key {key_id_of(public)} is on the list already; make another by `tandem keys new --key FILE`")
     entry = PublicKey(public=public, owner=arguments.owner, role=arguments.role, enrolled_by=admin.key_id, enrolled_at=_now())
     keys.with_key(entry.signed_by(admin)).write(keys_path(arguments))
-    if arguments.json:
-        _list(arguments)
-        return
-    _say(f"enrolled {arguments.owner} ({arguments.role}), key {entry.key_id}")
+    _tell(arguments, f"enrolled {arguments.owner} ({arguments.role}), key {entry.key_id}")
 
 
 def _public(given: str) -> str:
@@ -130,11 +136,8 @@ def _revoke(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"key {entry.key_id} is the root of the list; begin a new list with `tandem keys init --keys FILE`")
     changed = keys.with_end(Revocation(key_id=entry.key_id, revoked_by=admin.key_id, revoked_at=_now()).signed_by(admin))
     changed.write(keys_path(arguments))
-    if arguments.json:
-        _list(arguments)
-        return
     ended = changed.revocations[entry.key_id].revoked_at
-    _say(f"revoked key {entry.key_id} of {entry.owner} at {ended}; what it signed before still counts")
+    _tell(arguments, f"revoked key {entry.key_id} of {entry.owner} at {ended}; what it signed before still counts")
 
 
 def _require_admin(keys: PublicKeys, key: PrivateKey) -> None:
